@@ -5,6 +5,7 @@
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/maps.cuh"
+#include "kernels/cuda/row_packs.cuh"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -29,6 +30,47 @@ struct PlusMask {
     return x + added<Wide>(mask, head, row - head * t, i - row * mask.keys);
   }
 };
+
+// The same for whole packs of scores. All of a pack are of one query.
+template <class Wide, class T>
+__global__ void __launch_bounds__(kMapThreads)
+    mask_packs(uint32_t packs, uint32_t t, ScoreMask mask, const T* scores, T* out) {
+  constexpr uint32_t N = kPack<T>;
+  struct alignas(N) Bytes {
+    uint8_t values[N];
+  };
+  const uint32_t pack = blockIdx.x * kMapThreads + threadIdx.x, i = pack * N;
+  if (pack >= packs) return;
+  const uint32_t row = i / mask.keys, head = row / t, query = row - head * t;
+  const uint32_t place =
+      (head / mask.heads * mask.queries + (mask.queries == 1 ? 0 : query)) * mask.keys + (i - row * mask.keys);
+  Wide value[N], plus[N];
+  const Pack<T> raw = load_pack(scores, pack);
+  if (mask.is_bytes) {
+    const Bytes kept = static_cast<const Bytes*>(mask.data)[place / N];
+#pragma unroll
+    for (uint32_t k = 0; k < N; ++k) plus[k] = kept.values[k] ? Wide(0) : minus_infinity<Wide>();
+  } else {
+    load_values<T, N>(AnyTyped(Array{mask.data, mask.dtype}), place, plus);
+  }
+  widen_pack(raw, value);
+#pragma unroll
+  for (uint32_t k = 0; k < N; ++k) value[k] += plus[k];
+  store_pack(out, pack, value);
+}
+
+// Returns whether it has started.
+template <class Wide, class T>
+bool start_mask_packs(cudaStream_t stream, uint32_t n, uint32_t t, const ScoreMask& mask, const Array& scores,
+                      const Array& out) {
+  constexpr uint32_t N = kPack<T>;
+  const bool mask_fits = mask.is_bytes ? reinterpret_cast<uintptr_t>(mask.data) % N == 0
+                                       : has_packs<T, Wide>(Array{mask.data, mask.dtype});
+  if (mask.keys % N != 0 || !mask_fits || !starts_pack(scores.data) || !starts_pack(out.data)) return false;
+  mask_packs<Wide, T><<<blocks_for(n / N, kMapThreads), kMapThreads, 0, stream>>>(
+      n / N, t, mask, static_cast<const T*>(scores.data), static_cast<T*>(out.data));
+  return true;
+}
 
 template <class Wide, class Access>
 __device__ Wide dot(const Access& a, uint32_t at_a, const Access& b, uint32_t at_b, uint32_t count) {
@@ -185,6 +227,9 @@ void launch_mask_scores(cudaStream_t stream, uint32_t n, uint32_t t, const Score
   with_access({scores.dtype, out.dtype}, {mask.is_bytes ? scores.dtype : mask.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
+    using T = typename ElementOf<Access>::Type;
+    if constexpr (!std::is_void_v<T>)
+      if (start_mask_packs<Wide, T>(stream, n, t, mask, scores, out)) return;
     start_one<Wide>(stream, n, Access(scores), Access(out), PlusMask<Wide>{mask, t});
   });
   launched("mask_scores");

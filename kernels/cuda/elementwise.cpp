@@ -96,9 +96,10 @@ void softmax_backward(Device& device, const SoftmaxCrossEntropyBackward& op) {
   CudaDevice& cuda = on(device);
   op.dlogits.materialize(Layout::plain);
   const Shape& shape = op.log_probabilities.shape();
-  launch_softmax_backward(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]),
-                          array(op.log_probabilities), op.labels.as<int32_t>(), array(op.dlogits),
-                          op.dloss / static_cast<double>(shape[0]));
+  const LabelForm form{{static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), 1, true}, 0, INT64_MIN};
+  launch_cross_entropy_backward(cuda.stream(), form, nullptr,
+                                {array(op.log_probabilities), {}, {}, array(op.dlogits), op.labels.as<int32_t>()},
+                                op.dloss / static_cast<double>(shape[0]));
 }
 
 }  // namespace

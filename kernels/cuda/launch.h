@@ -212,13 +212,13 @@ struct LabelForm {
   int64_t ignored;
 };
 struct CrossEntropyArrays {
-  Array logits, weights, loss, log_probabilities, total_weight;
+  Array logits, weights, loss, log_probabilities, total_weight;  // total_weight may be absent
   const int32_t* labels;
 };
 // scratch: two wide elements per position
 void launch_cross_entropy(cudaStream_t, const LabelForm&, void* scratch, const CrossEntropyArrays&);
 struct CrossEntropyBackwardArrays {
-  Array log_probabilities, weights, total_weight, dlogits;
+  Array log_probabilities, weights, total_weight, dlogits;  // without total_weight, dloss is divided by it already
   const int32_t* labels;
 };
 // scratch: one wide element
@@ -281,7 +281,7 @@ void launch_sgd_step(cudaStream_t, const UpdateBatch&, const StepForm&, const fo
                      const formulas::SgdConstants<double>* wide);
 void launch_adam_step(cudaStream_t, const UpdateBatch&, const StepForm&, AdamKind,
                       const formulas::AdamConstants<float>* narrow, const formulas::AdamConstants<double>* wide);
-void launch_sum_squares(cudaStream_t, const GradientBatch&, double* parts);  // one for each block
+uint32_t launch_sum_squares(cudaStream_t, const GradientBatch&, double* parts);  // returns how many; at most its blocks
 void launch_root_of_sum(cudaStream_t, uint32_t n, const double* parts, Array norm);
 // In fp64 if `wide`.
 void launch_clip(cudaStream_t, const GradientBatch&, bool wide, Array norm, double limit);

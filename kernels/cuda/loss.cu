@@ -5,17 +5,14 @@
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/channel_sums.cuh"
+#include "kernels/cuda/loss_packs.cuh"
 #include "kernels/cuda/maps.cuh"
 #include "kernels/number/error.h"
 #include "kernels/ops/losses.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
-
-template <class Wide>
-__device__ __forceinline__ Wide not_a_number() {
-  return static_cast<Wide>(__int_as_float(0x7fc00000));
-}
 
 // The place of the score of class c at a position (sample and pixel).
 __device__ __forceinline__ uint32_t place_of(const Channels& s, uint32_t position, uint32_t c) {
@@ -24,24 +21,7 @@ __device__ __forceinline__ uint32_t place_of(const Channels& s, uint32_t positio
   return (sample * s.channels + c) * s.pixels + (position - sample * s.pixels);
 }
 
-// What a position adds to the loss and to the weight.
-template <class Wide>
-struct Terms {
-  Wide loss, weight;
-};
-
-template <class Wide>
-__device__ Terms<Wide> terms_of(const LabelForm& s, AnyTyped weights, int32_t label, Wide at_label, Wide smooth) {
-  if (label == s.ignored) return {0, 0};
-  if (static_cast<uint32_t>(label) >= s.places.channels) return {not_a_number<Wide>(), not_a_number<Wide>()};
-  const Wide weight = weights.present() ? weights.load<Wide>(label) : Wide(1);
-  Wide loss = 0;
-  if (s.smoothing != 1) loss -= static_cast<Wide>(1 - s.smoothing) * weight * at_label;
-  if (s.smoothing != 0) loss += static_cast<Wide>(s.smoothing / s.places.channels) * smooth;
-  return {loss, weight};
-}
-
-// A block for each position, whose scores are neighbours.
+// A block for each position, whose scores are neighbours but do not fit registers (loss_packs.cuh).
 template <class Wide, class Access>
 __global__ void __launch_bounds__(kMostRowThreads)
     cross_entropy_rows(LabelForm s, Access logits, const int32_t* labels, AnyTyped weights, Access logs,
@@ -87,16 +67,43 @@ __global__ void __launch_bounds__(kMapThreads)
   terms[position] = terms_of(s, weights, label, at_label, smooth);
 }
 
+constexpr uint32_t kTermsOfBlock = 4096;
+// The sum of each kTermsOfBlock terms takes the place of the first of them.
+template <class Wide>
+__global__ void __launch_bounds__(kMapThreads) join_terms(uint32_t n, Terms<Wide>* terms) {
+  __shared__ Wide shared[kMostWarps];
+  const uint32_t first = blockIdx.x * kTermsOfBlock, end = n - first < kTermsOfBlock ? n : first + kTermsOfBlock;
+  Wide sum = 0, weight = 0;
+#pragma unroll 8
+  for (uint32_t i = first + threadIdx.x; i < end; i += kMapThreads) sum += terms[i].loss, weight += terms[i].weight;
+  sum = over_block(sum, shared, Plus()), weight = over_block(weight, shared, Plus());
+  if (threadIdx.x == 0) terms[first] = {sum, weight};
+}
+
+// Of `n` terms, `step` apart.
 template <class Wide>
 __global__ void __launch_bounds__(kMostRowThreads)
-    sum_terms(uint32_t n, const Terms<Wide>* terms, AnyTyped loss, AnyTyped total) {
+    sum_terms(uint32_t n, uint32_t step, const Terms<Wide>* terms, AnyTyped loss, AnyTyped total) {
   __shared__ Wide shared[kMostWarps];
   Wide sum = 0, weight = 0;
-  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) sum += terms[i].loss, weight += terms[i].weight;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) sum += terms[i * step].loss, weight += terms[i * step].weight;
   sum = over_block(sum, shared, Plus()), weight = over_block(weight, shared, Plus());
   if (threadIdx.x != 0) return;
   loss.store<Wide>(0, sum / weight);
-  total.store<Wide>(0, weight);
+  if (total.present()) total.store<Wide>(0, weight);
+}
+
+template <class Wide>
+void add_terms(cudaStream_t stream, uint32_t positions, Terms<Wide>* terms, const Array& loss, const Array& total) {
+  uint32_t step = 1;
+  if (positions > kTermsOfBlock) {
+    step = kTermsOfBlock;
+    join_terms<Wide><<<blocks_for(positions, step), kMapThreads, 0, stream>>>(positions, terms);
+    launched("sums of cross-entropies");
+  }
+  const uint32_t parts = blocks_for(positions, step);
+  sum_terms<Wide><<<1, row_threads(parts), 0, stream>>>(parts, step, terms, AnyTyped(loss), AnyTyped(total));
+  launched("sum of cross-entropies");
 }
 
 template <class Wide>
@@ -127,7 +134,8 @@ struct CrossEntropySlope {
     const int32_t label = labels[position];
     if (label == s.ignored) return 0;
     if (static_cast<uint32_t>(label) >= s.places.channels) return not_a_number<Wide>();
-    const Wide factor = dloss / total_weight.load<Wide>(0), soft = static_cast<Wide>(s.smoothing / s.places.channels),
+    const Wide factor = total_weight.present() ? dloss / total_weight.load<Wide>(0) : dloss,
+               soft = static_cast<Wide>(s.smoothing / s.places.channels),
                all = all_weights ? *all_weights : static_cast<Wide>(s.places.channels);
     const auto weight = [&](uint32_t k) { return weights.present() ? weights.load<Wide>(k) : Wide(1); };
     const Wide hard = static_cast<Wide>(1 - s.smoothing) * weight(label);
@@ -137,7 +145,7 @@ struct CrossEntropySlope {
 };
 
 constexpr uint32_t kPerThread = 8;  // values of a sum, at least
-constexpr uint32_t kMostParts = 1024;
+constexpr uint32_t kMostParts = 4096;
 // Depends on the number of elements alone.
 uint32_t parts_of(uint32_t n) {
   const uint32_t parts = blocks_for(n, kMapThreads * kPerThread);
@@ -171,15 +179,42 @@ struct OnDevice<losses::Focal> : losses::Focal {  // with the power above
   }
 };
 
-template <class Wide, class Row>
+// A value or a slope times its weight; what has none does not count, be it infinite.
+template <class Wide>
+__device__ __forceinline__ Wide weighted(Wide x, Wide weight) {
+  return weight != 0 ? x * weight : Wide(0);
+}
+
+// packs: how many packs of each operand are read as such; the values behind them are read one at a time.
+template <class Wide, class Row, class Access>
 __global__ void __launch_bounds__(kMapThreads)
-    element_loss(uint32_t n, AnyTyped x, AnyTyped y, AnyTyped weights, Wide a, Wide b, Wide* parts) {
+    element_loss(uint32_t n, uint32_t packs, Access x, Access y, Access weights, Wide a, Wide b, Wide* parts) {
+  using T = typename ElementOf<Access>::Type;
   __shared__ Wide shared[kMostWarps];
+  const uint32_t first = blockIdx.x * kMapThreads + threadIdx.x, step = gridDim.x * kMapThreads;
   Wide sum = 0;
+  uint32_t done = 0;
+  if constexpr (!std::is_void_v<T>) {
+    constexpr uint32_t N = kPack<T>;
+    done = packs * N;
 #pragma unroll 1
-  for (uint32_t i = blockIdx.x * kMapThreads + threadIdx.x; i < n; i += gridDim.x * kMapThreads) {
-    const Wide weight = weights.present() ? weights.load<Wide>(i) : Wide(1);
-    if (weight != 0) sum += OnDevice<Row>::template value<Wide>(x.load<Wide>(i), y.load<Wide>(i), a, b) * weight;
+    for (uint32_t i = first; i < packs; i += step) {
+      const Pack<T> left = load_pack(x.data, i), right = load_pack(y.data, i);
+      Wide weight[N];
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k) weight[k] = 1;
+      if (weights.present()) widen_pack(load_pack(weights.data, i), weight);
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k)
+        sum += weighted(OnDevice<Row>::template value<Wide>(plain(left.values[k]), plain(right.values[k]), a, b),
+                        weight[k]);
+    }
+  }
+#pragma unroll 1
+  for (uint32_t i = done + first; i < n; i += step) {
+    const Wide weight = weights.present() ? weights.template load<Wide>(i) : Wide(1);
+    sum +=
+        weighted(OnDevice<Row>::template value<Wide>(x.template load<Wide>(i), y.template load<Wide>(i), a, b), weight);
   }
   sum = over_block(sum, shared, Plus());
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
@@ -195,16 +230,48 @@ __global__ void __launch_bounds__(kMostRowThreads)
   if (threadIdx.x == 0) loss.store<Wide>(0, sum / count);
 }
 
-template <class Wide, class Row>
-__global__ void __launch_bounds__(kMapThreads)
-    element_slope(uint32_t n, AnyTyped x, AnyTyped y, AnyTyped weights, AnyTyped out, Wide a, Wide b, Wide factor) {
-  const uint32_t i = blockIdx.x * kMapThreads + threadIdx.x;
+template <class Wide, class Row, class Access>
+__global__ void __launch_bounds__(kMapThreads) element_slope(uint32_t n, uint32_t packs, Access x, Access y,
+                                                             Access weights, Access out, Wide a, Wide b, Wide factor) {
+  using T = typename ElementOf<Access>::Type;
+  uint32_t i = blockIdx.x * kMapThreads + threadIdx.x;
+  if constexpr (!std::is_void_v<T>) {
+    constexpr uint32_t N = kPack<T>;
+    if (i < packs) {
+      const Pack<T> left = load_pack(x.data, i), right = load_pack(y.data, i);
+      Wide slope[N];
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k) slope[k] = 1;
+      if (weights.present()) widen_pack(load_pack(weights.data, i), slope);
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k)
+        slope[k] = weighted(OnDevice<Row>::template slope<Wide>(plain(left.values[k]), plain(right.values[k]), a, b),
+                            slope[k]) *
+                   factor;
+      store_pack(out.data, i, slope);
+      return;
+    }
+    i += packs * (N - 1);
+  }
   if (i >= n) return;
-  const Wide weight = weights.present() ? weights.load<Wide>(i) : Wide(1);
-  Wide slope = 0;
-  if (weight != 0)
-    slope = OnDevice<Row>::template slope<Wide>(x.load<Wide>(i), y.load<Wide>(i), a, b) * weight * factor;
-  out.store<Wide>(i, slope);
+  const Wide weight = weights.present() ? weights.template load<Wide>(i) : Wide(1);
+  out.template store<Wide>(
+      i,
+      weighted(OnDevice<Row>::template slope<Wide>(x.template load<Wide>(i), y.template load<Wide>(i), a, b), weight) *
+          factor);
+}
+
+// How many whole packs the operands have; 0 if they do not all start at one.
+template <class Access>
+uint32_t packs_of(uint32_t n, std::initializer_list<Array> operands) {
+  using T = typename ElementOf<Access>::Type;
+  if constexpr (std::is_void_v<T>) {
+    return 0;
+  } else {
+    for (const Array& one : operands)
+      if (!starts_pack(one.data)) return 0;
+    return n / kPack<T>;
+  }
 }
 
 // f(row) with the row of that number in the list of losses.
@@ -219,23 +286,24 @@ void with_loss(activations::List<Rows...>, size_t loss, F&& f) {
 
 void launch_cross_entropy(cudaStream_t stream, const LabelForm& s, void* scratch, const CrossEntropyArrays& a) {
   const uint32_t positions = s.places.count();
-  with_access(
-      {a.logits.dtype, a.log_probabilities.dtype}, {a.weights.dtype, a.loss.dtype, a.total_weight.dtype},
-      [&](auto choice) {
-        using Access = typename decltype(choice)::Access;
-        using Wide = typename decltype(choice)::Wide;
-        auto* terms = static_cast<Terms<Wide>*>(scratch);
-        if (s.places.last)
-          cross_entropy_rows<Wide><<<positions, row_threads(s.places.channels), 0, stream>>>(
-              s, Access(a.logits), a.labels, AnyTyped(a.weights), Access(a.log_probabilities), terms);
-        else
-          cross_entropy_pixels<Wide><<<blocks_for(positions, kMapThreads), kMapThreads, 0, stream>>>(
-              s, positions, Access(a.logits), a.labels, AnyTyped(a.weights), Access(a.log_probabilities), terms);
-        launched("cross_entropy");
-        sum_terms<Wide>
-            <<<1, row_threads(positions), 0, stream>>>(positions, terms, AnyTyped(a.loss), AnyTyped(a.total_weight));
-        launched("sum of cross-entropies");
-      });
+  with_access({a.logits.dtype, a.log_probabilities.dtype}, {a.weights.dtype, a.loss.dtype, a.total_weight.dtype},
+              [&](auto choice) {
+                using Access = typename decltype(choice)::Access;
+                using Wide = typename decltype(choice)::Wide;
+                auto* terms = static_cast<Terms<Wide>*>(scratch);
+                using T = typename ElementOf<Access>::Type;
+                bool fits = false;
+                if constexpr (!std::is_void_v<T>) fits = start_cross_entropy_packs<Wide, T>(stream, s, terms, a);
+                if (!fits && s.places.last)
+                  cross_entropy_rows<Wide><<<positions, row_threads(s.places.channels), 0, stream>>>(
+                      s, Access(a.logits), a.labels, AnyTyped(a.weights), Access(a.log_probabilities), terms);
+                else if (!fits)
+                  cross_entropy_pixels<Wide><<<blocks_for(positions, kMapThreads), kMapThreads, 0, stream>>>(
+                      s, positions, Access(a.logits), a.labels, AnyTyped(a.weights), Access(a.log_probabilities),
+                      terms);
+                launched("cross_entropy");
+                add_terms(stream, positions, terms, a.loss, a.total_weight);
+              });
 }
 
 void launch_cross_entropy_backward(cudaStream_t stream, const LabelForm& s, void* scratch,
@@ -250,6 +318,9 @@ void launch_cross_entropy_backward(cudaStream_t stream, const LabelForm& s, void
           <<<1, row_threads(s.places.channels), 0, stream>>>(s.places.channels, AnyTyped(a.weights), all_weights);
       launched("sum of weights");
     }
+    using T = typename ElementOf<Access>::Type;
+    if constexpr (!std::is_void_v<T>)
+      if (start_cross_entropy_packs_backward<Wide, T>(stream, s, all_weights, a, dloss)) return;
     start_one<Wide>(stream, s.places.elements(), Access(a.log_probabilities), Access(a.dlogits),
                     CrossEntropySlope<Wide>{s, a.labels, AnyTyped(a.weights), AnyTyped(a.total_weight), all_weights,
                                             static_cast<Wide>(dloss)});
@@ -261,33 +332,39 @@ size_t element_loss_scratch(uint32_t n) { return parts_of(n); }
 
 void launch_element_loss(cudaStream_t stream, size_t loss, uint32_t n, bool wide, void* scratch,
                          const ElementLossArrays& a, double first, double second) {
+  const DType weights = a.weights.data ? a.weights.dtype : a.output.dtype;
   with_loss(losses::All{}, loss, [&](auto row) {
-    const auto start = [&](auto zero) {
-      using Wide = decltype(zero);
+    with_wide_access({a.output.dtype, a.target.dtype, weights}, {a.result.dtype}, wide, [&](auto choice) {
+      using Access = typename decltype(choice)::Access;
+      using Wide = typename decltype(choice)::Wide;
       auto* parts = static_cast<Wide*>(scratch);
-      element_loss<Wide, decltype(row)>
-          <<<parts_of(n), kMapThreads, 0, stream>>>(n, AnyTyped(a.output), AnyTyped(a.target), AnyTyped(a.weights),
-                                                    static_cast<Wide>(first), static_cast<Wide>(second), parts);
+      element_loss<Wide, decltype(row)><<<parts_of(n), kMapThreads, 0, stream>>>(
+          n, packs_of<Access>(n, {a.output, a.target, a.weights}), Access(a.output), Access(a.target),
+          Access(a.weights), static_cast<Wide>(first), static_cast<Wide>(second), parts);
       launched("element-wise loss");
       finish_loss<Wide><<<1, row_threads(parts_of(n)), 0, stream>>>(
           parts_of(n), parts, a.weights.data ? Wide(1) : static_cast<Wide>(n), AnyTyped(a.result));
       launched("sum of an element-wise loss");
-    };
-    wide ? start(double{}) : start(float{});
+    });
   });
 }
 
 void launch_element_loss_backward(cudaStream_t stream, size_t loss, uint32_t n, bool wide, const ElementLossArrays& a,
                                   double first, double second, double factor) {
+  const DType weights = a.weights.data ? a.weights.dtype : a.output.dtype;
   with_loss(losses::All{}, loss, [&](auto row) {
-    const auto start = [&](auto zero) {
-      using Wide = decltype(zero);
-      element_slope<Wide, decltype(row)><<<blocks_for(n, kMapThreads), kMapThreads, 0, stream>>>(
-          n, AnyTyped(a.output), AnyTyped(a.target), AnyTyped(a.weights), AnyTyped(a.result), static_cast<Wide>(first),
+    with_wide_access({a.output.dtype, a.target.dtype, weights, a.result.dtype}, {}, wide, [&](auto choice) {
+      using Access = typename decltype(choice)::Access;
+      using Wide = typename decltype(choice)::Wide;
+      using T = typename ElementOf<Access>::Type;
+      const uint32_t packs = packs_of<Access>(n, {a.output, a.target, a.weights, a.result});
+      uint32_t threads = n;
+      if constexpr (!std::is_void_v<T>) threads = n - packs * (kPack<T> - 1);
+      element_slope<Wide, decltype(row)><<<blocks_for(threads, kMapThreads), kMapThreads, 0, stream>>>(
+          n, packs, Access(a.output), Access(a.target), Access(a.weights), Access(a.result), static_cast<Wide>(first),
           static_cast<Wide>(second), static_cast<Wide>(factor));
       launched("backward of an element-wise loss");
-    };
-    wide ? start(double{}) : start(float{});
+    });
   });
 }
 

@@ -135,11 +135,8 @@ void norm(Device& device, const GradientNorm& op) {
   uint32_t done = 0;
   each_gradients(
       op.gradients, [](const Tensor&) { return true; },
-      [&](const GradientBatch& batch, uint32_t blocks) {
-        launch_sum_squares(cuda.stream(), batch, sums + done);
-        done += blocks;
-      });
-  launch_root_of_sum(cuda.stream(), parts, sums, array(op.norm));
+      [&](const GradientBatch& batch, uint32_t) { done += launch_sum_squares(cuda.stream(), batch, sums + done); });
+  launch_root_of_sum(cuda.stream(), done, sums, array(op.norm));
 }
 
 Refusal clip_refuses(const Device&, const ClipGradients& op) {

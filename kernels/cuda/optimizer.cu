@@ -1,5 +1,6 @@
 // What a training step does with all gradients and parameters: up to kMostTensors of them in one launch. A block works on
 // neighbouring elements of one tensor: 4096 of a parameter, 1024 of a gradient whose squares are added.
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -7,6 +8,7 @@
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/noise.cuh"
 #include "kernels/cuda/rounding.cuh"
+#include "kernels/cuda/row_packs.cuh"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -284,19 +286,62 @@ __global__ void __launch_bounds__(kThreads, kFast ? 4 : 3)
   }
 }
 
-// parts[first_part + block] = the sum of the squares of 1024 elements.
-__global__ void __launch_bounds__(kThreads) sum_squares(const __grid_constant__ GradientBatch batch, double* parts) {
-  __shared__ double shared[kMostWarps];
-  const uint32_t t = tensor_of_block(batch), n = batch.tensors[t].elements;
-  const uint32_t first = (blockIdx.x - batch.tensors[t].first_block) * kPerBlock + threadIdx.x;
-  const AnyTyped all(Array{batch.tensors[t].data, batch.tensors[t].dtype});
-  double sum = 0;
+// Adds the squares of this thread's share of elements `from` to `to`; `from` is a multiple of kPerBlock.
+template <class T>
+__device__ __forceinline__ void add_squares(const T* x, uint32_t from, uint32_t to, double& sum) {
+  constexpr uint32_t N = kPack<T>;
+  if (reinterpret_cast<uintptr_t>(x) % sizeof(Pack<T>) == 0) {
+#pragma unroll 4
+    for (uint32_t i = from / N + threadIdx.x; i < to / N; i += kThreads) {
+      const Pack<T> pack = load_pack(x, i);
 #pragma unroll
-  for (uint32_t k = 0; k < kPerThread; ++k)
-    if (first + k * kThreads < n) {
-      const double x = all.load<double>(first + k * kThreads);
-      sum = fma(x, x, sum);
+      for (uint32_t k = 0; k < N; ++k) {
+        const double value = plain(pack.values[k]);
+        sum = fma(value, value, sum);
+      }
     }
+    from = to / N * N;
+  }
+  for (uint32_t i = from + threadIdx.x; i < to; i += kThreads) {
+    const double value = plain(x[i]);
+    sum = fma(value, value, sum);
+  }
+}
+
+// parts[block] = the sum of the squares of `units` times kPerBlock elements, which may be those of several tensors.
+// `all`: units of the batch.
+__global__ void __launch_bounds__(kThreads)
+    sum_squares(const __grid_constant__ GradientBatch batch, uint32_t units, uint32_t all, double* parts) {
+  __shared__ double shared[kMostWarps];
+  uint32_t unit = blockIdx.x * units, t = 0, high = batch.count;
+  const uint32_t last = all - unit < units ? all : unit + units;
+  while (high - t > 1) {
+    const uint32_t middle = (t + high) / 2;
+    batch.tensors[middle].first_block <= unit ? t = middle : high = middle;
+  }
+  double sum = 0;
+  for (; unit < last; ++t) {
+    const GradientArray& one = batch.tensors[t];
+    const uint32_t next = t + 1 < batch.count ? batch.tensors[t + 1].first_block : all, end = next < last ? next : last;
+    const uint32_t from = (unit - one.first_block) * kPerBlock;
+    const uint32_t to = end == next ? one.elements : (end - one.first_block) * kPerBlock;
+    unit = end;
+    if (one.dtype == DType::f32) {
+      add_squares(static_cast<const float*>(one.data), from, to, sum);
+    } else if (one.dtype == DType::f16) {
+      add_squares(static_cast<const __half*>(one.data), from, to, sum);
+    } else if (one.dtype == DType::bf16) {
+      add_squares(static_cast<const __nv_bfloat16*>(one.data), from, to, sum);
+    } else if (one.dtype == DType::f64) {
+      add_squares(static_cast<const double*>(one.data), from, to, sum);
+    } else {
+      const AnyTyped x(Array{one.data, one.dtype});
+      for (uint32_t i = from + threadIdx.x; i < to; i += kThreads) {
+        const double value = x.load<double>(i);
+        sum = fma(value, value, sum);
+      }
+    }
+  }
   sum = over_block(sum, shared, Plus());
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
@@ -368,9 +413,13 @@ void launch_adam_step(cudaStream_t stream, const UpdateBatch& batch, const StepF
   launched("adam_step");
 }
 
-void launch_sum_squares(cudaStream_t stream, const GradientBatch& batch, double* parts) {
-  sum_squares<<<blocks_of(batch), kThreads, 0, stream>>>(batch, parts);
+uint32_t launch_sum_squares(cudaStream_t stream, const GradientBatch& batch, double* parts) {
+  // Some thousand parts are enough for every GPU, and a single block adds them.
+  const uint32_t all = blocks_of(batch), units = std::clamp(all / 1024, uint32_t{1}, uint32_t{64});
+  const uint32_t blocks = blocks_for(all, units);
+  sum_squares<<<blocks, kThreads, 0, stream>>>(batch, units, all, parts);
   launched("sums of squares");
+  return blocks;
 }
 
 void launch_root_of_sum(cudaStream_t stream, uint32_t n, const double* parts, Array norm) {

@@ -104,12 +104,13 @@ Refusal softmax_refuses(const Device&, const SoftmaxCrossEntropy& op) {
 void softmax(Device& device, const SoftmaxCrossEntropy& op) {
   CudaDevice& cuda = on(device);
   op.log_probabilities.materialize(Layout::plain), op.loss.materialize(Layout::plain);
-  const bool wide = any_f64({&op.logits, &op.log_probabilities});
+  const bool wide = any_f64({&op.logits, &op.log_probabilities, &op.loss});
   const Shape& shape = op.logits.shape();
-  Tensor memory = scratch(cuda, static_cast<size_t>(shape[0]), wide);
-  launch_softmax_cross_entropy(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), wide,
-                               memory.data(), array(op.logits), op.labels.as<int32_t>(), array(op.loss),
-                               array(op.log_probabilities));
+  Tensor memory = scratch(cuda, static_cast<size_t>(shape[0]) * 2, wide);
+  const LabelForm form{{static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), 1, true}, 0, INT64_MIN};
+  launch_cross_entropy(
+      cuda.stream(), form, memory.data(),
+      {array(op.logits), {}, array(op.loss), array(op.log_probabilities), {}, op.labels.as<int32_t>()});
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
-// Layer norm, RMS norm, group norm and weight norm: a block for each row, in two passes as batch norm has.
+// Layer norm, RMS norm, group norm and weight norm: in registers (row_norm_packs.cuh) if the rows fit; else a block for
+// each row, in two passes as batch norm has.
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/channel_sums.cuh"
+#include "kernels/cuda/row_norm_packs.cuh"
 #include "kernels/ops/formulas.h"
 
 namespace halfmark::kernels::cuda {
@@ -142,6 +145,9 @@ void launch_normalize_rows(cudaStream_t stream, uint32_t rows, const RowNormForm
               [&](auto choice) {
                 using Access = typename decltype(choice)::Access;
                 using Wide = typename decltype(choice)::Wide;
+                using T = typename ElementOf<Access>::Type;
+                if constexpr (!std::is_void_v<T>)
+                  if (start_normalize_packs<Wide, T>(stream, rows, s, a, epsilon)) return;
                 normalize_rows<Wide><<<rows, row_threads(s.width), 0, stream>>>(
                     s, Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), Access(a.out), AnyTyped(a.mean),
                     AnyTyped(a.inverse), static_cast<Wide>(epsilon));
@@ -151,7 +157,8 @@ void launch_normalize_rows(cudaStream_t stream, uint32_t rows, const RowNormForm
 
 size_t entry_scratch_elements(const RowNormForm& s, uint32_t rows) {
   const Channels c = values_of_entries(s, rows);
-  return size_t{2} * splits_of(c) * c.channels;
+  const size_t splits = splits_of(c), parts = has_entry_columns(s) ? parts_of_rows(rows, s.width) : 0;
+  return 2 * std::max(splits, parts) * c.channels;
 }
 
 void launch_normalize_rows_backward(cudaStream_t stream, uint32_t rows, const RowNormForm& s, bool wide, void* scratch,
@@ -161,11 +168,18 @@ void launch_normalize_rows_backward(cudaStream_t stream, uint32_t rows, const Ro
       {a.scale.dtype, a.mean.dtype, a.inverse.dtype, a.dscale.dtype, a.dshift.dtype}, wide, [&](auto choice) {
         using Access = typename decltype(choice)::Access;
         using Wide = typename decltype(choice)::Wide;
+        using T = typename ElementOf<Access>::Type;
+        if constexpr (!std::is_void_v<T>)
+          if (start_normalize_packs_backward<Wide, T>(stream, rows, s, scratch, a)) return;
         // Before dx, which may be dy.
         if (a.dscale.data || a.dshift.data)
           sum_channels(stream, values_of_entries(s, rows),
                        EntrySums<Wide, Access>{s, Access(a.x), Access(a.dy), AnyTyped(a.mean), AnyTyped(a.inverse)},
                        static_cast<Pair<Wide>*>(scratch), StoreEntry<Wide>{AnyTyped(a.dscale), AnyTyped(a.dshift)});
+        RowNormBackwardArrays rest = a;
+        rest.dscale = rest.dshift = {};
+        if constexpr (!std::is_void_v<T>)
+          if (start_normalize_packs_backward<Wide, T>(stream, rows, s, nullptr, rest)) return;
         normalize_rows_backward<Wide><<<rows, row_threads(s.width), 0, stream>>>(
             s, Access(a.x), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.mean), AnyTyped(a.inverse), Access(a.dx));
         launched("normalize_rows_backward");

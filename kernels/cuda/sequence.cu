@@ -6,11 +6,12 @@
 #include "kernels/cuda/division.cuh"
 #include "kernels/cuda/images.cuh"
 #include "kernels/cuda/maps.cuh"
+#include "kernels/cuda/softmax_packs.cuh"
 
 namespace halfmark::kernels::cuda {
 namespace {
 
-// A block for each row. A thread reads the values that it writes, so that out may be x.
+// A block for each row that does not fit registers (softmax_packs.cuh). A thread reads the values that it writes, so that out may be x.
 template <class Wide, class Access>
 __global__ void __launch_bounds__(kMostRowThreads) softmax(SoftmaxForm s, Access x, Access out) {
   __shared__ Wide shared[kMostWarps];
@@ -149,6 +150,9 @@ void launch_softmax(cudaStream_t stream, uint32_t rows, const SoftmaxForm& s, Ar
   with_access({x.dtype, out.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
+    using T = typename ElementOf<Access>::Type;
+    if constexpr (!std::is_void_v<T>)
+      if (start_softmax_packs<Wide, T>(stream, rows, s, x, out)) return;
     softmax<Wide><<<rows, row_threads(s.width), 0, stream>>>(s, Access(x), Access(out));
   });
   launched("softmax");
@@ -159,6 +163,9 @@ void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t width,
   with_access({y.dtype, dy.dtype, dx.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
+    using T = typename ElementOf<Access>::Type;
+    if constexpr (!std::is_void_v<T>)
+      if (start_softmax_packs_backward<Wide, T>(stream, rows, width, log, y, dy, dx)) return;
     softmax_backward<Wide><<<rows, row_threads(width), 0, stream>>>(width, log, Access(y), Access(dy), Access(dx));
   });
   launched("softmax_backward");

@@ -56,7 +56,7 @@ function(halfmark_software_gpu_test name architecture filter)  # [program]
   set_tests_properties(software_gpu.${name}.${architecture} PROPERTIES TIMEOUT 600
     ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};HALFMARK_SOFTWARE_GPU=${architecture}")
 endfunction()
-halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuCast.*:Gpu.*:Ops/EveryRow.*/cuda_0*")
+halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuRowPacks.*:GpuCast.*:Gpu.*:Ops/EveryRow.*/cuda_0*")
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)
   halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.Ties*:Row/Dots.*:PublishedDots.*")
   # What a library can do depends on the architecture too.

@@ -1,0 +1,309 @@
+// Norms of rows whose values stay in registers. Backward, a block works on many rows, of which a thread has the same
+// columns, so that it adds up their gradients of scale and shift on the way.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/channel_sums.cuh"
+#include "kernels/cuda/row_packs.cuh"
+#include "kernels/ops/formulas.h"
+
+namespace halfmark::kernels::cuda {
+
+// Whether a column of the row is an entry of the parameters.
+__host__ __device__ inline bool has_entry_columns(const RowNormForm& s) {
+  return s.repeat == 1 && s.entries == s.width;
+}
+
+__device__ __forceinline__ uint32_t entry_of_value(const RowNormForm& s, uint32_t row, uint32_t i) {
+  return (row * s.width + i) / s.repeat % s.entries;
+}
+template <uint32_t N, class Wide>
+__device__ __forceinline__ void fill(Wide* x, Wide value) {
+#pragma unroll
+  for (uint32_t k = 0; k < N; ++k) x[k] = value;
+}
+// The parameter of each value of the pack that begins with value i of the row: one entry after another, or one for all.
+template <class T, uint32_t N, class Wide>
+__device__ __forceinline__ void load_parameters(const RowNormForm& s, const AnyTyped& from, uint32_t row, uint32_t i,
+                                                Wide absent, Wide* x) {
+  if (from.present() && has_entry_columns(s)) return load_values<T, N>(from, i, x);
+  fill<N>(x, from.present() ? from.load<Wide>(entry_of_value(s, row, i)) : absent);
+}
+
+template <class Wide, class T, uint32_t kPacks, bool kOfWarp>
+__global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
+    normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, AnyTyped scale, AnyTyped shift, T* out,
+                    AnyTyped means, AnyTyped inverses, Wide epsilon) {
+  constexpr uint32_t N = kPack<T>;
+  __shared__ Wide shared[kMostWarps];
+  const RowThreads<kOfWarp> me(lanes);
+  const uint32_t all = s.width / N, packs = me.row < rows ? all : 0;
+  const Wide width = static_cast<Wide>(s.width);
+  Wide value[kPacks * N];
+  load_row<kPacks>(me, x, me.row * all, packs, value);
+  Wide mean = 0, rest = 0, squares = 0;
+  if (s.centred) {
+    Wide sum = 0;
+    each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k) sum += value[v + k];
+    });
+    mean = me.over(sum, shared, Plus()) / width;
+  }
+  each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
+#pragma unroll
+    for (uint32_t k = 0; k < N; ++k) {
+      value[v + k] -= mean;
+      rest += value[v + k], squares += value[v + k] * value[v + k];
+    }
+  });
+  squares = me.over(squares, shared, Plus());
+  // The rounding error of the mean, as in batch norm (reduce.cu).
+  if (s.centred) {
+    rest = me.over(rest, shared, Plus());
+    const Wide difference = squares - rest * rest / width;
+    squares = difference < 0 ? Wide(0) : difference;
+  }
+  const Wide inverse = formulas::batch_norm_inverse(s.summed ? squares : squares / width, epsilon);
+  each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t number) {
+    Wide parameter[N], result[N];
+    load_parameters<T, N>(s, scale, me.row, number * N, Wide(1), parameter);
+#pragma unroll
+    for (uint32_t k = 0; k < N; ++k) result[k] = parameter[k] * (value[v + k] * inverse);
+    load_parameters<T, N>(s, shift, me.row, number * N, Wide(0), parameter);
+#pragma unroll
+    for (uint32_t k = 0; k < N; ++k) result[k] += parameter[k];
+    store_pack(out, me.row * all + number, result);
+  });
+  if (me.lane != 0 || me.row >= rows) return;
+  inverses.store<Wide>(me.row, inverse);
+  if (s.centred) means.store<Wide>(me.row, mean);
+}
+
+// lanes: of a warp for each row, else as many threads as the block has.
+struct BackwardShape {
+  bool fits;
+  uint32_t lanes, threads;
+};
+inline BackwardShape backward_shape(uint32_t width, uint32_t values) {  // values: of a thread
+  const uint32_t lanes = blocks_for(width, values);
+  if (width % values != 0 || lanes > kMostRowThreads) return {};
+  if (lanes <= kLanesOfWarp) return {true, power_of_two_from(lanes), kWarpRowThreads};
+  return {true, whole_warps(lanes), whole_warps(lanes)};
+}
+
+// How many blocks add up gradients of parameters, each of its own rows: enough for about two turns of the largest GPUs.
+// Depends on the shape alone, for all dtypes, so that the sums do not depend on the GPU.
+inline uint32_t parts_of_rows(uint32_t rows, uint32_t width) {
+  const BackwardShape shape = backward_shape(blocks_for(width, 8) * 8, 8);
+  if (!shape.fits) return 0;
+  const uint32_t most = 256 * (kMostRowThreads / shape.threads),
+                 enough = blocks_for(rows, 8 * (shape.threads / shape.lanes));
+  return enough < most ? enough : most;
+}
+
+template <class Wide>
+struct RowSums {
+  Wide sum, product;
+};
+
+// Both sums over the threads of a row, known to all of them. The places in shared memory alternate, so that one barrier
+// a row is enough.
+template <class Wide>
+struct OverRow {
+  uint32_t lanes, warps, turn = 0;
+  __device__ explicit OverRow(uint32_t lanes_of_row) : lanes(lanes_of_row), warps(lanes_of_row / kLanesOfWarp) {}
+  __device__ __forceinline__ void over_lanes(RowSums<Wide>& x, uint32_t count) const {
+    for (uint32_t distance = count / 2; distance > 0; distance /= 2) {
+      x.sum += __shfl_xor_sync(0xffffffffu, x.sum, distance);
+      x.product += __shfl_xor_sync(0xffffffffu, x.product, distance);
+    }
+  }
+  __device__ __forceinline__ void operator()(RowSums<Wide>& x, RowSums<Wide> (&shared)[2][kMostWarps]) {
+    over_lanes(x, lanes < kLanesOfWarp ? lanes : kLanesOfWarp);
+    if (warps <= 1) return;
+    const uint32_t lane = threadIdx.x % kLanesOfWarp;
+    if (lane == 0) shared[turn][threadIdx.x / kLanesOfWarp] = x;
+    __syncthreads();
+    x = lane < warps ? shared[turn][lane] : RowSums<Wide>{0, 0};
+    over_lanes(x, kLanesOfWarp);
+    turn ^= 1;
+  }
+};
+
+// P: packs of a thread. kColumns: columns are entries, whose gradients are added up (and written if `partial` is not
+// null).
+template <class Wide, class T, uint32_t P, bool kColumns>
+__global__ void __launch_bounds__(kMostRowThreads)
+    normalize_packs_backward(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, const T* dy, AnyTyped scale,
+                             const Wide* means, const Wide* inverses, T* dx, RowSums<Wide>* partial) {
+  constexpr uint32_t N = kPack<T>, V = P * N;
+  __shared__ RowSums<Wide> shared[2][kMostWarps];
+  const uint32_t group = threadIdx.x / lanes, lane = threadIdx.x - group * lanes, groups = blockDim.x / lanes;
+  const uint32_t all = s.width / N, apart = all / P, step = gridDim.x * groups;  // packs of a thread are so far apart
+  const bool inside = lane < apart;
+  const Wide share = Wide(1) / static_cast<Wide>(s.width);
+  OverRow<Wide> over(lanes);
+  Wide dscale[V], dshift[V];
+#pragma unroll
+  for (uint32_t k = 0; k < V; ++k) dscale[k] = 0, dshift[k] = 0;
+  Pack<T> given_x[P], given_dy[P];
+  Wide mean = 0, inverse = 0;
+  const auto fetch = [&](uint32_t row) {
+    if (row >= rows || !inside) return;
+#pragma unroll
+    for (uint32_t p = 0; p < P; ++p) {
+      given_x[p] = load_pack(x, row * all + lane + p * apart);
+      given_dy[p] = load_pack(dy, row * all + lane + p * apart);
+    }
+    if (s.centred) mean = means[row];
+    inverse = inverses[row];
+  };
+  fetch(blockIdx.x * groups + group);
+#pragma unroll 1
+  for (uint32_t first = blockIdx.x * groups; first < rows; first += step) {
+    const uint32_t row = first + group;
+    const bool mine = inside && row < rows;
+    const Wide inverse_now = inverse;
+    Wide xhat[V], g[V];
+    RowSums<Wide> sums{0, 0};
+    if (mine) {
+#pragma unroll
+      for (uint32_t p = 0; p < P; ++p) widen_pack(given_x[p], xhat + p * N), widen_pack(given_dy[p], g + p * N);
+#pragma unroll
+      for (uint32_t p = 0; p < P; ++p) {
+        Wide factor[N];  // from the cache: there are not enough registers for them
+        const uint32_t i = (lane + p * apart) * N;
+        if (kColumns && scale.present())
+          load_values<T, N>(scale, i, factor);
+        else
+          fill<N>(factor, kColumns || !scale.present() ? Wide(1) : scale.load<Wide>(entry_of_value(s, row, i)));
+#pragma unroll
+        for (uint32_t k = p * N; k < (p + 1) * N; ++k) {
+          xhat[k] = (xhat[k] - mean) * inverse_now;
+          if constexpr (kColumns) dshift[k] += g[k], dscale[k] += g[k] * xhat[k];
+          g[k] *= factor[k - p * N];
+          sums.sum += g[k], sums.product += g[k] * xhat[k];
+        }
+      }
+    }
+    fetch(row + step);  // under way while the block adds
+    over(sums, shared);
+    if (mine) {
+      const Wide sum = s.centred ? sums.sum * share : Wide(0), product = s.summed ? sums.product : sums.product * share;
+#pragma unroll
+      for (uint32_t k = 0; k < V; ++k) g[k] = inverse_now * (g[k] - sum - xhat[k] * product);
+#pragma unroll
+      for (uint32_t p = 0; p < P; ++p) store_pack(dx, row * all + lane + p * apart, g + p * N);
+    }
+  }
+  if (!kColumns || partial == nullptr) return;
+  if (groups > 1) {  // the first group adds those of the others, in their order
+    __shared__ RowSums<Wide> others[V * kWarpRowThreads];
+#pragma unroll
+    for (uint32_t k = 0; k < V; ++k) others[k * kWarpRowThreads + threadIdx.x] = {dshift[k], dscale[k]};
+    __syncthreads();
+    if (group != 0) return;
+    for (uint32_t other = 1; other < groups; ++other)
+#pragma unroll
+      for (uint32_t k = 0; k < V; ++k) {
+        const RowSums<Wide> one = others[k * kWarpRowThreads + other * lanes + lane];
+        dshift[k] += one.sum, dscale[k] += one.product;
+      }
+  }
+  if (!inside) return;
+#pragma unroll
+  for (uint32_t k = 0; k < V; ++k)
+    partial[blockIdx.x * s.width + (lane + k / N * apart) * N + k % N] = {dshift[k], dscale[k]};
+}
+
+constexpr uint32_t kEndColumns = 16, kEndLines = 64;
+// The sums of the parts of each column, in a fixed order.
+template <class Wide>
+__global__ void __launch_bounds__(kEndColumns* kEndLines)
+    add_parts(uint32_t width, uint32_t parts, const RowSums<Wide>* partial, AnyTyped dscale, AnyTyped dshift) {
+  __shared__ RowSums<Wide> shared[kEndColumns * kEndLines];
+  const uint32_t line = threadIdx.x / kEndColumns, column = blockIdx.x * kEndColumns + threadIdx.x % kEndColumns;
+  RowSums<Wide> sums{0, 0};
+  if (column < width)
+#pragma unroll 8
+    for (uint32_t part = line; part < parts; part += kEndLines) {
+      const RowSums<Wide> one = partial[part * width + column];
+      sums.sum += one.sum, sums.product += one.product;
+    }
+  shared[threadIdx.x] = sums;
+  for (uint32_t half = kEndLines / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (line >= half) continue;
+    const RowSums<Wide> one = shared[threadIdx.x + half * kEndColumns];
+    shared[threadIdx.x].sum += one.sum, shared[threadIdx.x].product += one.product;
+  }
+  if (line != 0 || column >= width) return;
+  if (dshift.present()) dshift.store<Wide>(column, shared[threadIdx.x].sum);
+  if (dscale.present()) dscale.store<Wide>(column, shared[threadIdx.x].product);
+}
+
+// Whether the parameters can be read a pack at a time: an entry for each column, or whole packs of one entry.
+template <class T, class Wide>
+bool parameters_fit(const RowNormForm& s, const Array& scale, const Array& shift) {
+  if (s.places.last) return false;
+  if (!scale.data && !shift.data) return true;
+  if (has_entry_columns(s)) return has_packs<T, Wide>(scale) && has_packs<T, Wide>(shift);
+  return s.repeat % kPack<T> == 0;
+}
+
+// These return whether they have started a kernel.
+template <class Wide, class T>
+bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const RowNormArrays& a,
+                           double epsilon) {
+  const RowShape shape = row_shape(rows, s.width, kPack<T>);
+  if (!shape.fits || !parameters_fit<T, Wide>(s, a.scale, a.shift)) return false;
+  if (!starts_pack(a.x.data) || !starts_pack(a.out.data)) return false;
+  with_row_shape(shape, [&](auto packs, auto of_warp) {
+    normalize_packs<Wide, T, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
+        s, rows, shape.lanes, static_cast<const T*>(a.x.data), AnyTyped(a.scale), AnyTyped(a.shift),
+        static_cast<T*>(a.out.data), AnyTyped(a.mean), AnyTyped(a.inverse), static_cast<Wide>(epsilon));
+  });
+  return true;
+}
+
+// The gradients of the parameters too if columns are entries.
+template <class Wide, class T>
+bool start_normalize_packs_backward(cudaStream_t stream, uint32_t rows, const RowNormForm& s, void* scratch,
+                                    const RowNormBackwardArrays& a) {
+  BackwardShape shape = backward_shape(s.width, kPack<T>);
+  // Two packs of a thread need more registers than there are for 1024 threads with 16-bit operands.
+  const bool two = sizeof(T) > 2 && !shape.fits;
+  if (two) shape = backward_shape(s.width, 2 * kPack<T>);
+  if (!shape.fits || !parameters_fit<T, Wide>(s, a.scale, {})) return false;
+  if (!starts_pack(a.x.data) || !starts_pack(a.dy.data) || !starts_pack(a.dx.data)) return false;
+  constexpr DType kWide = kDTypeOf<Wide>;
+  if (a.inverse.dtype != kWide || (s.centred && a.mean.dtype != kWide)) return false;
+  const bool columns = has_entry_columns(s), sums = a.dscale.data || a.dshift.data;
+  if (sums && !columns) return false;
+  const uint32_t groups = shape.threads / shape.lanes;
+  const uint32_t blocks = sums ? parts_of_rows(rows, s.width) : std::min(blocks_for(rows, groups), uint32_t{4096});
+  auto* partial = sums ? static_cast<RowSums<Wide>*>(scratch) : nullptr;
+  const auto start = [&](auto kernel) {
+    kernel<<<blocks, shape.threads, 0, stream>>>(
+        s, rows, shape.lanes, static_cast<const T*>(a.x.data), static_cast<const T*>(a.dy.data), AnyTyped(a.scale),
+        static_cast<const Wide*>(a.mean.data), static_cast<const Wide*>(a.inverse.data), static_cast<T*>(a.dx.data),
+        partial);
+  };
+  constexpr uint32_t kTwo = sizeof(T) > 2 ? 2 : 1;
+  if (two)
+    columns ? start(normalize_packs_backward<Wide, T, kTwo, true>)
+            : start(normalize_packs_backward<Wide, T, kTwo, false>);
+  else
+    columns ? start(normalize_packs_backward<Wide, T, 1, true>) : start(normalize_packs_backward<Wide, T, 1, false>);
+  launched("normalize_rows_backward");
+  if (!sums) return true;
+  add_parts<Wide><<<blocks_for(s.width, kEndColumns), kEndColumns * kEndLines, 0, stream>>>(
+      s.width, blocks, partial, AnyTyped(a.dscale), AnyTyped(a.dshift));
+  launched("gradients of parameters");
+  return true;
+}
+
+}  // namespace halfmark::kernels::cuda
