@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
@@ -88,9 +87,9 @@ __global__ void __launch_bounds__(kChannelThreads) map_planes(Channels c, Body b
 }
 
 template <class Access, class Body>
-void map_channels(cudaStream_t stream, const Channels& c, std::initializer_list<Array> arrays, Body body) {
+void map_channels(cudaStream_t stream, const Channels& c, Body body) {
   if (c.last)
-    return with_width<Access>(arrays, c.channels, [&](auto width) {
+    return with_width<Access>(c.channels, [&](auto width) {
       constexpr uint32_t kWidth = decltype(width)::value;
       constexpr uint32_t kBlocks = 2048;
       const uint32_t lanes = lanes_of(c.channels, kWidth), tiles = blocks_for(c.channels, lanes * kWidth);
@@ -107,7 +106,7 @@ void map_channels(cudaStream_t stream, const Channels& c, std::initializer_list<
   constexpr uint32_t widest = kWidest<Access>;
   constexpr std::integral_constant<uint32_t, widest> vector{};
   constexpr std::integral_constant<uint32_t, 1> one{};
-  if (widest == 1 || !allow_vectors(arrays) || c.pixels < widest) return start(one, std::true_type{});
+  if (widest == 1 || c.pixels < widest) return start(one, std::true_type{});
   if (c.pixels % widest == 0) return start(vector, std::true_type{});
   start(vector, std::false_type{});
 }

@@ -236,5 +236,42 @@ TEST_F(ChannelRows, ImagesMayBeginAnywhere) {
   }
 }
 
+TEST_F(ChannelRows, WhereAnOperandBeginsDoesNotChangeABit) {
+  const Shape shape{4, 8, 10, 20};
+  const int64_t elements = shape.elements();
+  channels = 8, pixels = 200;
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    Values values = image({1, 1, 1, elements + 8}, 7, 1, 1);
+    const Tensor all = Tensor::from(gpu(), {elements + 8}, dtype, values);
+    for (const int64_t first : {1, 2, 4}) {
+      const Values part(values.begin() + first, values.begin() + first + elements);
+      std::vector<std::vector<unsigned char>> found;
+      for (const Tensor& x : {Tensor::from(gpu(), shape, dtype, part), all.slice(first, elements).reshaped(shape)}) {
+        Tensor out(gpu(), shape, dtype), dx(gpu(), shape, dtype), mean = vector(), variance = vector();
+        Tensor running_mean = vector(), running_variance = vector(), dscale = vector(), dshift = vector();
+        const Tensor scale = vector(Values(channels, 1.0)), shift = vector();
+        run(BatchNorm{.x = x,
+                      .scale = scale,
+                      .shift = shift,
+                      .out = out,
+                      .mean = mean,
+                      .variance = variance,
+                      .running_mean = running_mean,
+                      .running_variance = running_variance});
+        run(BatchNormBackward{.x = x,
+                              .dy = x,
+                              .scale = scale,
+                              .mean = mean,
+                              .variance = variance,
+                              .dx = dx,
+                              .dscale = dscale,
+                              .dshift = dshift});
+        for (const Tensor& result : {out, mean, variance, dx, dscale, dshift}) found.push_back(result.codes());
+      }
+      for (size_t i = 0; i < 6; ++i) EXPECT_EQ(found[i], found[i + 6]) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace halfmark::kernels

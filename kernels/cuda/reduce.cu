@@ -228,11 +228,10 @@ struct Scratch {
       : partial(memory), factors(static_cast<Factors<Wide>*>(memory) + size_t{splits_of(c)} * c.channels) {}
 };
 
-// The sums of vectors as wide as the arrays allow.
+// The sums of vectors as wide as the shape allows.
 template <class Wide, class Access, class Body, class End>
-void sum_arrays(cudaStream_t stream, const Channels& c, std::initializer_list<Array> arrays, Body body, void* partial,
-                End end) {
-  with_width<Access>(arrays, c.last ? c.channels : c.pixels, [&](auto width) {
+void sum_arrays(cudaStream_t stream, const Channels& c, Body body, void* partial, End end) {
+  with_width<Access>(c.last ? c.channels : c.pixels, [&](auto width) {
     sum_vectors<Wide, decltype(width)::value>(stream, c, body, static_cast<typename Body::Sum*>(partial), end);
   });
 }
@@ -297,8 +296,7 @@ void launch_bias_gradient(cudaStream_t stream, const Channels& c, bool wide, voi
   with_wide_access({dy.dtype}, {dbias.dtype}, wide, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    sum_arrays<Wide, Access>(stream, c, {dy}, SumOf<Wide, Access>{Access(dy)}, scratch,
-                             StoreSum<Wide>{AnyTyped(dbias)});
+    sum_arrays<Wide, Access>(stream, c, SumOf<Wide, Access>{Access(dy)}, scratch, StoreSum<Wide>{AnyTyped(dbias)});
   });
 }
 
@@ -321,10 +319,9 @@ void launch_batch_norm(cudaStream_t stream, const Channels& c, bool wide, void* 
                                           static_cast<Wide>(c.count()),
                                           static_cast<Wide>(momentum),
                                           static_cast<Wide>(epsilon)};
-        sum_arrays<Wide, Access>(stream, c, {a.x}, Statistics<Wide, Access>{{Access(a.x)}}, scratch.partial, store);
+        sum_arrays<Wide, Access>(stream, c, Statistics<Wide, Access>{{Access(a.x)}}, scratch.partial, store);
         map_channels<Access>(
-            stream, c, {a.x, a.out},
-            Normalise<Wide, Access, Known<Wide>>{Access(a.x), Access(a.out), Known<Wide>{scratch.factors}});
+            stream, c, Normalise<Wide, Access, Known<Wide>>{Access(a.x), Access(a.out), Known<Wide>{scratch.factors}});
         launched("batch_norm");
       });
 }
@@ -336,7 +333,7 @@ void launch_batch_norm_inference(cudaStream_t stream, const Channels& c, const B
                 using Wide = typename decltype(choice)::Wide;
                 const OfStatistics<Wide> source{AnyTyped(a.scale), AnyTyped(a.shift), AnyTyped(a.running_mean),
                                                 AnyTyped(a.running_variance), static_cast<Wide>(epsilon)};
-                map_channels<Access>(stream, c, {a.x, a.out},
+                map_channels<Access>(stream, c,
                                      Normalise<Wide, Access, OfStatistics<Wide>>{Access(a.x), Access(a.out), source});
               });
   launched("batch_norm_inference");
@@ -356,14 +353,13 @@ void start_backward(cudaStream_t stream, const Channels& c, bool wide, void* mem
         const Access x(a.x), dy(a.dy), dx(a.dx);
         const AnyTyped scale(a.scale), mean(a.mean), variance(a.variance);
         const Wide narrow_epsilon = static_cast<Wide>(epsilon);
-        const std::initializer_list<Array> arrays{a.x, a.dy, a.dx};
         sum_arrays<Wide, Access>(
-            stream, c, arrays, GradientSums<Wide, Access, constant>{x, dy, dx, scale, mean, variance, narrow_epsilon},
+            stream, c, GradientSums<Wide, Access, constant>{x, dy, dx, scale, mean, variance, narrow_epsilon},
             scratch.partial,
             StoreGradients<Wide>{scale, mean, variance, AnyTyped(a.dscale), AnyTyped(a.dshift),
                                  constant ? nullptr : scratch.factors, static_cast<Wide>(c.count()), narrow_epsilon});
         if constexpr (!constant) {
-          map_channels<Access>(stream, c, arrays, NormaliseBackward<Wide, Access>{x, dy, dx, scratch.factors});
+          map_channels<Access>(stream, c, NormaliseBackward<Wide, Access>{x, dy, dx, scratch.factors});
           launched("batch_norm_backward");
         }
       });

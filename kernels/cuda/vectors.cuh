@@ -1,11 +1,9 @@
-// Several neighbouring elements as one access of up to 16 bytes, for code that computes with them: unlike widen() it does
+// Several neighbouring elements as one access of up to 16 bytes (of slices, which begin anywhere, one after another), for code that computes with them: unlike widen() it does
 // not keep the sign of a NaN, which no result of arithmetic has.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
@@ -49,8 +47,18 @@ requires(count > 1) struct Vector<Typed<T>, Wide, count> {
   static_assert(kBytes == 16 || kBytes == 8);
   using Unit = std::conditional_t<kBytes == 16, uint4, uint2>;
   Unit unit;
+  static __device__ __forceinline__ bool one_access(const Typed<T>& array) {
+    return reinterpret_cast<uintptr_t>(array.data) % kBytes == 0;
+  }
   __device__ __forceinline__ void load(const Typed<T>& from, uint32_t i) {
-    unit = *reinterpret_cast<const Unit*>(from.data + i);
+    if (one_access(from)) {
+      unit = *reinterpret_cast<const Unit*>(from.data + i);
+    } else {
+      T values[count];
+#pragma unroll
+      for (uint32_t k = 0; k < count; ++k) values[k] = from.data[i + k];
+      memcpy(&unit, values, kBytes);
+    }
   }
   __device__ __forceinline__ Wide operator[](uint32_t k) const {
     T values[count];
@@ -61,9 +69,14 @@ requires(count > 1) struct Vector<Typed<T>, Wide, count> {
     T values[count];
 #pragma unroll
     for (uint32_t k = 0; k < count; ++k) narrow(x[k], values[k]);
-    Unit unit;
-    memcpy(&unit, values, kBytes);
-    *reinterpret_cast<Unit*>(to.data + i) = unit;
+    if (one_access(to)) {
+      Unit all;
+      memcpy(&all, values, kBytes);
+      *reinterpret_cast<Unit*>(to.data + i) = all;
+    } else {
+#pragma unroll
+      for (uint32_t k = 0; k < count; ++k) to.data[i + k] = values[k];
+    }
   }
 };
 
@@ -72,20 +85,15 @@ constexpr uint32_t kWidest = 1;
 template <class T>
 constexpr uint32_t kWidest<Typed<T>> = 16 / sizeof(T);
 
-inline bool allow_vectors(std::initializer_list<Array> arrays) {
-  return std::all_of(arrays.begin(), arrays.end(),
-                     [](const Array& a) { return reinterpret_cast<uintptr_t>(a.data) % 16 == 0; });
-}
-
-// f(width) with the largest number of neighbours that divides `run`, if the arrays allow such accesses.
+// f(width) with the largest number of neighbours that divides `run`. It does not depend on where the arrays begin, so that
+// sums do not either.
 template <class Access, class F>
-void with_width(std::initializer_list<Array> arrays, uint32_t run, F&& f) {
+void with_width(uint32_t run, F&& f) {
   constexpr uint32_t widest = kWidest<Access>;
-  const bool allowed = allow_vectors(arrays);
   if constexpr (widest > 1)
-    if (allowed && run % widest == 0) return f(std::integral_constant<uint32_t, widest>{});
+    if (run % widest == 0) return f(std::integral_constant<uint32_t, widest>{});
   if constexpr (widest == 8)
-    if (allowed && run % 4 == 0) return f(std::integral_constant<uint32_t, 4>{});
+    if (run % 4 == 0) return f(std::integral_constant<uint32_t, 4>{});
   return f(std::integral_constant<uint32_t, 1>{});
 }
 
