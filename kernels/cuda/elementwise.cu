@@ -90,17 +90,6 @@ struct Unscaled {
   }
 };
 
-template <class Wide>
-struct SoftmaxBackward {
-  const int32_t* labels;
-  uint32_t classes;
-  Wide factor;
-  __device__ Wide operator()(uint32_t i, Wide log_probability) const {
-    const uint32_t row = i / classes;
-    return formulas::softmax_backward(log_probability, labels[row] == static_cast<int32_t>(i - row * classes), factor);
-  }
-};
-
 // Rounded in another mode than to nearest even. Element i of memory is element i of the noise in logical order.
 __global__ void __launch_bounds__(kMapThreads)
     cast_rounded(Channels c, uint32_t n, AnyTyped x, void* out, DType dtype, Rounding rounding, uint64_t seed) {
@@ -241,17 +230,6 @@ void launch_unscale(cudaStream_t stream, uint32_t n, Array gradient, float* foun
                     Unscaled<Wide>{found_inf, static_cast<Wide>(inverse_scale)});
   });
   launched("unscale");
-}
-
-void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t classes, Array log_probabilities,
-                             const int32_t* labels, Array dlogits, double factor) {
-  with_access({log_probabilities.dtype, dlogits.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    start_one<Wide>(stream, rows * classes, Access(log_probabilities), Access(dlogits),
-                    SoftmaxBackward<Wide>{labels, classes, static_cast<Wide>(factor)});
-  });
-  launched("softmax_cross_entropy_backward");
 }
 
 void launch_pause(cudaStream_t stream, uint32_t microseconds) {

@@ -58,8 +58,6 @@ void launch_activation_backward(cudaStream_t, size_t activation, uint32_t n, Arr
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
 void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
-void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array log_probabilities,
-                             const int32_t* labels, Array dlogits, double factor);
 
 // reduce.cu. `scratch` has the wide type: doubles if `wide`, else floats.
 size_t channel_scratch_elements(const Channels&);  // number of wide elements that the three below need
@@ -78,9 +76,6 @@ void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* 
 // The statistics are constants.
 void launch_batch_norm_inference_backward(cudaStream_t, const Channels&, bool wide, void* scratch,
                                           const BatchNormBackwardArrays&, double epsilon);
-// scratch: one wide element per row
-void launch_softmax_cross_entropy(cudaStream_t, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
-                                  const int32_t* labels, Array loss, Array log_probabilities);
 
 // pooling.cu
 void launch_max_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data,

@@ -206,8 +206,7 @@ __global__ void __launch_bounds__(kMapThreads)
       if (weights.present()) widen_pack(load_pack(weights.data, i), weight);
 #pragma unroll
       for (uint32_t k = 0; k < N; ++k)
-        sum += weighted(OnDevice<Row>::template value<Wide>(plain(left.values[k]), plain(right.values[k]), a, b),
-                        weight[k]);
+        sum += weighted(OnDevice<Row>::template value<Wide>(plain(left[k]), plain(right[k]), a, b), weight[k]);
     }
   }
 #pragma unroll 1
@@ -245,9 +244,8 @@ __global__ void __launch_bounds__(kMapThreads) element_slope(uint32_t n, uint32_
       if (weights.present()) widen_pack(load_pack(weights.data, i), slope);
 #pragma unroll
       for (uint32_t k = 0; k < N; ++k)
-        slope[k] = weighted(OnDevice<Row>::template slope<Wide>(plain(left.values[k]), plain(right.values[k]), a, b),
-                            slope[k]) *
-                   factor;
+        slope[k] =
+            weighted(OnDevice<Row>::template slope<Wide>(plain(left[k]), plain(right[k]), a, b), slope[k]) * factor;
       store_pack(out.data, i, slope);
       return;
     }

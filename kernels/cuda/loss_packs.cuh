@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
       for (uint32_t k = 0; k < N; ++k) q[k] += label % N == k ? hard : Wide(0);
     }
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) slope[k] = (exp(Wide(plain(raw[p].values[k]))) * sum_q - q[k]) * factor;
+    for (uint32_t k = 0; k < N; ++k) slope[k] = (exp(Wide(plain(raw[p][k]))) * sum_q - q[k]) * factor;
     if (ignored || wrong) {
 #pragma unroll
       for (uint32_t k = 0; k < N; ++k) slope[k] = wrong ? not_a_number<Wide>() : Wide(0);

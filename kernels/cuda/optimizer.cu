@@ -296,7 +296,7 @@ __device__ __forceinline__ void add_squares(const T* x, uint32_t from, uint32_t 
       const Pack<T> pack = load_pack(x, i);
 #pragma unroll
       for (uint32_t k = 0; k < N; ++k) {
-        const double value = plain(pack.values[k]);
+        const double value = plain(pack[k]);
         sum = fma(value, value, sum);
       }
     }

@@ -1,6 +1,5 @@
-// Batch norm, the bias gradient and the softmax loss: sums over a channel or a row, always in the same order.
+// Batch norm and the bias gradient: sums over a channel, always in the same order.
 #include <cstdint>
-#include <initializer_list>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/channel_maps.cuh"
@@ -236,55 +235,6 @@ void sum_arrays(cudaStream_t stream, const Channels& c, Body body, void* partial
   });
 }
 
-constexpr uint32_t kRowThreads = 128;
-
-// Over a row of logits z: m = max z, s = sum exp(z - m), log probability = (z - m) - log s, loss = the label's negated.
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kRowThreads)
-    softmax_rows(uint32_t classes, Access logits, const int32_t* labels, Access log_probabilities, Wide* losses) {
-  __shared__ Wide largest[kRowThreads];
-  __shared__ Pair<Wide> sums[kRowThreads];
-  const uint32_t row = blockIdx.x, start = row * classes, thread = threadIdx.x;
-  const Wide infinity = static_cast<Wide>(__int_as_float(0x7f800000));
-  Wide top = -infinity;
-  for (uint32_t i = thread; i < classes; i += kRowThreads) top = fmax(top, logits.template load<Wide>(start + i));
-  largest[thread] = top;
-  for (uint32_t half = kRowThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half) largest[thread] = fmax(largest[thread], largest[thread + half]);
-  }
-  __syncthreads();
-  top = largest[0];
-  Pair<Wide> sum;
-  for (uint32_t i = thread; i < classes; i += kRowThreads)
-    sum.first += exp(logits.template load<Wide>(start + i) - top);
-  sums[thread] = sum;
-  sum_tree(sums, thread, 1, kRowThreads);
-  __syncthreads();
-  const Wide log_sum = log(sums[0].first);
-  // Before the log probabilities, which may overwrite the logits.
-  if (thread == 0) {
-    const int32_t label = labels[row];
-    const bool known = label >= 0 && label < static_cast<int32_t>(classes);
-    losses[row] =
-        known ? -formulas::log_softmax(logits.template load<Wide>(start + label), top, log_sum) : infinity - infinity;
-  }
-  __syncthreads();
-  for (uint32_t i = thread; i < classes; i += kRowThreads)
-    log_probabilities.template store<Wide>(start + i,
-                                           formulas::log_softmax(logits.template load<Wide>(start + i), top, log_sum));
-}
-
-template <class Wide>
-__global__ void __launch_bounds__(kThreads) mean_of(uint32_t n, const Wide* values, AnyTyped out) {
-  __shared__ Pair<Wide> shared[kThreads];
-  Pair<Wide> sum;
-  for (uint32_t i = threadIdx.x; i < n; i += kThreads) sum.first += values[i];
-  shared[threadIdx.x] = sum;
-  sum_tree(shared, threadIdx.x, 1, kThreads);
-  if (threadIdx.x == 0) out.store<Wide>(0, shared[0].first / static_cast<Wide>(n));
-}
-
 }  // namespace
 
 size_t channel_scratch_elements(const Channels& c) {
@@ -375,20 +325,6 @@ void launch_batch_norm_backward(cudaStream_t stream, const Channels& c, bool wid
 void launch_batch_norm_inference_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory,
                                           const BatchNormBackwardArrays& a, double epsilon) {
   start_backward<true>(stream, c, wide, memory, a, epsilon);
-}
-
-void launch_softmax_cross_entropy(cudaStream_t stream, uint32_t rows, uint32_t classes, bool wide, void* scratch,
-                                  Array logits, const int32_t* labels, Array loss, Array log_probabilities) {
-  with_wide_access({logits.dtype, log_probabilities.dtype}, {}, wide, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    auto* losses = static_cast<Wide*>(scratch);
-    softmax_rows<Wide>
-        <<<rows, kRowThreads, 0, stream>>>(classes, Access(logits), labels, Access(log_probabilities), losses);
-    launched("softmax_cross_entropy");
-    mean_of<Wide><<<1, kThreads, 0, stream>>>(rows, losses, AnyTyped(loss));
-    launched("mean of losses");
-  });
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -115,20 +115,25 @@ template <class Wide>
 struct OverRow {
   uint32_t lanes, warps, turn = 0;
   __device__ explicit OverRow(uint32_t lanes_of_row) : lanes(lanes_of_row), warps(lanes_of_row / kLanesOfWarp) {}
-  __device__ __forceinline__ void over_lanes(RowSums<Wide>& x, uint32_t count) const {
-    for (uint32_t distance = count / 2; distance > 0; distance /= 2) {
-      x.sum += __shfl_xor_sync(0xffffffffu, x.sum, distance);
-      x.product += __shfl_xor_sync(0xffffffffu, x.product, distance);
-    }
+  __device__ __forceinline__ static void exchange(RowSums<Wide>& x, uint32_t distance) {
+    x.sum += __shfl_xor_sync(0xffffffffu, x.sum, distance);
+    x.product += __shfl_xor_sync(0xffffffffu, x.product, distance);
+  }
+  __device__ __forceinline__ static void over_warp(RowSums<Wide>& x) {
+#pragma unroll
+    for (uint32_t distance = kLanesOfWarp / 2; distance > 0; distance /= 2) exchange(x, distance);
   }
   __device__ __forceinline__ void operator()(RowSums<Wide>& x, RowSums<Wide> (&shared)[2][kMostWarps]) {
-    over_lanes(x, lanes < kLanesOfWarp ? lanes : kLanesOfWarp);
+    if (lanes >= kLanesOfWarp)
+      over_warp(x);
+    else
+      for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) exchange(x, distance);
     if (warps <= 1) return;
     const uint32_t lane = threadIdx.x % kLanesOfWarp;
     if (lane == 0) shared[turn][threadIdx.x / kLanesOfWarp] = x;
     __syncthreads();
     x = lane < warps ? shared[turn][lane] : RowSums<Wide>{0, 0};
-    over_lanes(x, kLanesOfWarp);
+    over_warp(x);
     turn ^= 1;
   }
 };

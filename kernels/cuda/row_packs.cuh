@@ -13,9 +13,25 @@ namespace halfmark::kernels::cuda {
 
 template <class T>
 constexpr uint32_t kPack = 16 / sizeof(T);  // values of one access
+// Words, of which values are taken when they are used: split into halves where it is loaded, a pack would be waited for
+// there.
 template <class T>
-struct alignas(16) Pack {
-  T values[kPack<T>];
+struct Pack {
+  uint4 words;
+  __device__ __forceinline__ uint32_t word(uint32_t k) const {
+    return k == 0 ? words.x : k == 1 ? words.y : k == 2 ? words.z : words.w;
+  }
+  __device__ __forceinline__ T operator[](uint32_t k) const {
+    if constexpr (sizeof(T) == 8) {
+      return __hiloint2double(static_cast<int>(word(2 * k + 1)), static_cast<int>(word(2 * k)));
+    } else if constexpr (sizeof(T) == 4) {
+      return __uint_as_float(word(k));
+    } else {
+      const auto half = static_cast<unsigned short>(k % 2 == 0 ? word(k / 2) & 0xffff : word(k / 2) >> 16);
+      if constexpr (std::is_same_v<T, __half>) return __ushort_as_half(half);
+      if constexpr (!std::is_same_v<T, __half>) return __ushort_as_bfloat16(half);
+    }
+  }
 };
 
 template <class Access>
@@ -48,13 +64,15 @@ __device__ __forceinline__ Pack<T> load_pack(const T* data, uint32_t number) {
 template <class T, class Wide>
 __device__ __forceinline__ void widen_pack(const Pack<T>& pack, Wide* x) {
 #pragma unroll
-  for (uint32_t k = 0; k < kPack<T>; ++k) x[k] = plain(pack.values[k]);
+  for (uint32_t k = 0; k < kPack<T>; ++k) x[k] = plain(pack[k]);
 }
 
 // As narrow() for each value. Conversions of two values at a time give another code for NaN, which is rare.
 template <class T, class Wide>
 __device__ __forceinline__ void store_pack(T* data, uint32_t number, const Wide* x) {
-  Pack<T> pack;
+  struct alignas(16) Stored {
+    T values[kPack<T>];
+  } pack;
   if constexpr (sizeof(T) == 2) {
     bool nan = false;
 #pragma unroll
@@ -76,7 +94,7 @@ __device__ __forceinline__ void store_pack(T* data, uint32_t number, const Wide*
 #pragma unroll
     for (uint32_t k = 0; k < kPack<T>; ++k) narrow(x[k], pack.values[k]);
   }
-  reinterpret_cast<Pack<T>*>(data)[number] = pack;
+  reinterpret_cast<Stored*>(data)[number] = pack;
 }
 
 // N neighbours from element `first` on, a multiple of N, of an operand of type T or Wide.

@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
   each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
     for (uint32_t k = 0; k < N; ++k) {
-      const Wide b = plain(right[p].values[k]);
-      sum += log ? b : b * plain(left[p].values[k]);
+      const Wide b = plain(right[p][k]);
+      sum += log ? b : b * plain(left[p][k]);
     }
   });
   sum = me.over(sum, shared, Plus());
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
     Wide result[N];
 #pragma unroll
     for (uint32_t k = 0; k < N; ++k) {
-      const Wide a = plain(left[p].values[k]), b = plain(right[p].values[k]);
+      const Wide a = plain(left[p][k]), b = plain(right[p][k]);
       result[k] = log ? b - exp(a) * sum : a * (b - sum);
     }
     store_pack(dx, me.row * all + number, result);
