@@ -2,6 +2,7 @@
 // gradients of windows that are two apart are computed for two rows and two columns at once. Backward gathers, so nothing
 // is added in a random order.
 #include <cstdint>
+#include <type_traits>
 #include <cstring>
 
 #include "kernels/cuda/arrays.cuh"

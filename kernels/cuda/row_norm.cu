@@ -2,6 +2,7 @@
 // each row, in two passes as batch norm has.
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"

@@ -1,5 +1,6 @@
 // Softmax of rows, dropout, and the LSTM cell.
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
