@@ -1,6 +1,7 @@
 // Attention by plain loops, for tests and for what no library supports: a block for each query (for each key in the gradients
 // of keys and values), which takes as many partners at a time as it has threads. Sums are in the order of the partners.
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"

@@ -2,6 +2,7 @@
 // that is not the ignored one makes everything that depends on it NaN.
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"

@@ -2,6 +2,7 @@
 // neighbouring elements of one tensor: 4096 of a parameter, 1024 of a gradient whose squares are added.
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"

@@ -2,8 +2,8 @@
 // gradients of windows that are two apart are computed for two rows and two columns at once. Backward gathers, so nothing
 // is added in a random order.
 #include <cstdint>
-#include <type_traits>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/division.cuh"
