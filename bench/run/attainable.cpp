@@ -39,6 +39,17 @@ std::optional<double> fastest(Device& device, const std::function<void()>& work)
   return best > 0 ? std::optional(best) : std::nullopt;
 }
 
+// By the fastest row of real speed, which need not be the first of the list.
+std::optional<double> fastest_product(Device& device, const Matmul& op) {
+  std::optional<double> best;
+  for (const Kernel<Matmul>& row : device.kernels().of<Matmul>()) {
+    if (row.speed != Speed::real || row.refuses(device, op)) continue;
+    const std::optional<double> seconds = fastest(device, [&] { run_with(row, op); });
+    if (seconds && (!best || *seconds < *best)) best = seconds;
+  }
+  return best;
+}
+
 struct Product {
   std::string_view name;
   DType dtype;
@@ -123,7 +134,7 @@ std::vector<std::pair<std::string, double>> attainable_of(Device& device) {
     const Tensor a = Tensor::from(device, {n, n}, product.dtype, values), b = a.clone();
     Tensor out(device, {n, n}, product.dtype == DType::f64 ? DType::f64 : DType::f32);
     if (product.dtype == DType::f16 || product.dtype == DType::bf16) out = Tensor(device, {n, n}, product.dtype);
-    if (const auto seconds = fastest(device, [&] { run(Matmul{.a = a, .b = b, .out = out, .math = product.math}); }))
+    if (const auto seconds = fastest_product(device, {.a = a, .b = b, .out = out, .math = product.math}))
       facts.emplace_back(fmt::format("attainable.matmul.{}", product.name),
                          2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / *seconds);
   }
@@ -142,7 +153,8 @@ const std::vector<MetricRow>& roofline_table() {
        "bytes read and written per second by a cast of f32 to f32 larger than the caches, best of several, once in a "
        "run"},
       {"roofline.attainable_matmul", "FLOP/s", Better::neither, Kind::information,
-       "of a large square matmul of the policy's type, best of several, once in a run"},
+       "of a large square matmul of the policy's type by the fastest row of the device, best of several, once in a "
+       "run"},
   };
   return rows;
 }

@@ -148,6 +148,7 @@ Refusal wide(int capability, DType in, DType out, const Math& math, int64_t dept
   if (tf32_switched_off()) return "TF32 is switched off by NVIDIA_TF32_OVERRIDE=0";
   result.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
   result.operations = kHalf, result.inputs_a = result.inputs_b = kInputTf32 | kInput32, result.must_prove_tf32 = true;
+  result.may_not_state_inputs = true;
   return split(math, out, depth, result);
 }
 
@@ -188,7 +189,8 @@ bool must_prove_range(const BlasltArithmetic& arithmetic, uint64_t flags) {
 }
 
 bool must_prove_tf32(const BlasltArithmetic& arithmetic, uint64_t flags) {
-  return arithmetic.must_prove_tf32 && (flags & kInput32) != 0;
+  return arithmetic.must_prove_tf32 &&
+         ((flags & kInput32) != 0 || (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_OP_INPUT_TYPE_MASK) == 0);
 }
 
 std::string text_of_flags(uint64_t flags) {

@@ -21,12 +21,12 @@ struct BlasltArithmetic {
   uint64_t operations = 0, sums = 0, inputs_a = 0, inputs_b = 0;
   uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;  // of partial sums
   int split_k = 0;                                       // 0: the library chooses
-  bool may_not_state_inputs = false;                     // e2m1 has no flag
+  bool may_not_state_inputs = false;                     // e2m1 has no flag; for tf32 it must be proved
   // A library has been seen to report fp16 inputs for an algorithm on bf16. Such an algorithm must multiply numbers that
   // fp16 does not hold before it is used.
   bool must_prove_range = false;
-  // For tf32 a library may report fp32 inputs of matrix instructions, which read fp32 as tf32. Such an algorithm must round
-  // a number that tf32 does not hold.
+  // For tf32 a library may report fp32 inputs of matrix instructions, which read fp32 as tf32, or none. Such an algorithm
+  // must round a number that tf32 does not hold.
   bool must_prove_tf32 = false;
 };
 

@@ -43,8 +43,8 @@ const Case kCases[] = {
      f32,
      kFast,
      CUBLAS_COMPUTE_32F_FAST_TF32,
-     {kHmma | kSum32 | kInTf32, kHmma | kSum32 | kIn32,
-      kHmma | kSum32 | kInTf32 | kIn32},  // the last two must prove it
+     {kHmma | kSum32 | kInTf32, kHmma | kSum32 | kIn32, kHmma | kSum32 | kInTf32 | kIn32,
+      kHmma | kSum32},  // but the first, they must prove it
      {kFma | kSum32 | kIn32, kHmma | kSum32 | kInB16, kHmma | kSum32 | kIn16, kHmma | kSum16 | kInTf32,
       kHmma | kSum32 | kInTf32 | kIn16}},
     {"fp16",
@@ -111,6 +111,7 @@ TEST(BlasltArithmetic, FlagsThatKeepThePromiseAndThoseThatDoNot) {
     EXPECT_EQ(must_prove_range(arithmetic, kHmma | kSum32 | kIn16), one.a == bf16);
     EXPECT_FALSE(must_prove_range(arithmetic, kHmma | kSum32 | kInB16));
     EXPECT_EQ(must_prove_tf32(arithmetic, kHmma | kSum32 | kIn32), one.math.multiply == kTf32);
+    EXPECT_EQ(must_prove_tf32(arithmetic, kHmma | kSum32), one.math.multiply == kTf32);
     EXPECT_FALSE(must_prove_tf32(arithmetic, kHmma | kSum32 | kInTf32));
   }
 }
