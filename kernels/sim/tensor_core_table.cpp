@@ -37,9 +37,10 @@ constexpr std::array kSources{
         "fasi-2021",
         "M. Fasi, N. Higham, M. Mikaitis, S. Pranesh: Numerical behavior of NVIDIA tensor cores, PeerJ CS "
         "7:e330, 2021; tensor-cores-numerical-behavior @ 9dae3fc: V100, T4, A100"},
-    InstructionSource{"halfmark-h200",
-                      "cuda_tests on an NVIDIA H200, driver 580.159.04, code by ptxas 13.0, November 2026: a million "
-                      "rows of each instruction, on inputs that distinguish models, gave the bits of these rows"},
+    InstructionSource{
+        "halfmark-h200",
+        "cuda_tests of halfmark @ e8c39c9 and c709f43 on an NVIDIA H200, driver 580.159.04, code by ptxas "
+        "13.0: a million rows of each instruction, on inputs that distinguish models, gave these bits"},
     InstructionSource{"ptx-isa", "NVIDIA PTX ISA, sections on mma, wmma and wgmma; version not recorded"},
     InstructionSource{"ptxas", "machine code made by ptxas of CUDA 13.0"},
 };

@@ -98,6 +98,10 @@ const KernelPlant kKernelPlants[] = {
      softmax,
      {"7softmaxIfNS1_5TypedIf", "(shfl\\.sync\\.bfly\\.b32\\s*%r\\d+\\|%p\\d+, %r\\d+), %r\\d+,", "$1, 0,", 6},
      kWrong},
+    {"lanes of a row in registers do not take part in its sum",
+     softmax_in_registers,
+     {"13softmax_packsIffLj2ELb1", "(shfl\\.sync\\.bfly\\.b32\\s*%r\\d+\\|%p\\d+, %r\\d+), %r\\d+,", "$1, 0,", 2},
+     kWrong},
     {"no barrier between weights and the values that they multiply",
      attention,
      {"9attentionIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 5},
@@ -153,7 +157,7 @@ class Planted : public SoftwareGpu {
 };
 
 TEST_F(Planted, NothingIsFoundWithoutAPlant) {
-  for (const auto run : {transpose, sums, matmul, softmax, attention, sgd, dot_mma, dot_wgmma}) {
+  for (const auto run : {transpose, sums, matmul, softmax, softmax_in_registers, attention, sgd, dot_mma, dot_wgmma}) {
     SetUp();
     EXPECT_EQ(outcome(run), "");
   }
