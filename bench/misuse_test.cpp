@@ -180,9 +180,9 @@ TEST_F(Streams, TooLittleMemoryEndsInOneLine) {
       const std::string what = fmt::format("{} with {} MiB: {}", command, limit, result.err);
       EXPECT_TRUE(result.code == 0 || result.code == 2) << result.code << " " << what;
       EXPECT_EQ(result.lines(), result.code == 0 ? 0 : 1) << what;
+      // Which allocation is the first without room is chance near the limit that is enough.
       if (result.code == 2) {
-        EXPECT_TRUE(says(result.err, "halfmark: the limit on memory of ")) << what;
-        EXPECT_TRUE(says(result.err, "raise the limit")) << what;
+        EXPECT_TRUE(result.err.starts_with("halfmark: ") && says(result.err, "raise the limit")) << what;
       }
       (result.code == 0 ? done : refused) += 1;
     }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #if HALFMARK_ONEDNN
+#include "kernels/cpu/blas_room.h"
 #include "kernels/cpu/onednn/onednn.h"
 #endif
 #include "kernels/cpu/thread_pool.h"
@@ -71,7 +72,8 @@ void* HostDevice::allocate(size_t bytes) {
     return ::operator new(std::max<size_t>(bytes, 1), kAlignment);
   } catch (const std::bad_alloc&) {
     throw Error(name() + ": no memory for " + std::to_string(bytes) + " bytes (" +
-                std::to_string(memory().live().total) + " bytes are in use)");
+                std::to_string(memory().live().total) + " bytes are in use)" +
+                (memory_is_limited() ? "; raise the limit (ulimit -v or -d)" : ""));
   }
 }
 
