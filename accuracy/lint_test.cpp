@@ -161,6 +161,16 @@ TEST(Lint, FindsSkipStreaksInAnOrdinaryTraining) {
             Names{"half_parameters"});
 }
 
+// A static scale skips no step. Adam in fp16 spoils parameters too, with finite gradients: FindsAdamInFp16AsTheSubjectTrains.
+TEST(Lint, FindsOverflowingGradientsThatWereApplied) {
+  EXPECT_EQ(found_in(lint_spec(kPlainNet, "fp16-static+scaler=static:16777216")), Names{"nonfinite_gradients"});
+  const Findings training =
+      training_harness().measure(lint_spec(kPlainNet, "fp16-static+scaler=static:16777216", {{"steps", "10"}}));
+  ASSERT_EQ(rules_of(training.lint), Names{"nonfinite_gradients"});
+  EXPECT_EQ(training.lint[0].evidence[1].value, 0) << "the first step";
+  EXPECT_EQ(training.lint[0].evidence[3].value, 1) << "its loss is finite";
+}
+
 // Clean trainings. Of fp16 with Adam the finding is right: that recipe loses the mean of squares.
 bool is_clean(const std::string& subject, const Policy& policy) {
   const bool stores_state_in_fp16 = policy.param == DType::f16 && !policy.master;
@@ -297,6 +307,10 @@ TEST(LintThresholds, OfSingleNumbersAreOnBothSidesOfTheirLimits) {
        [](Observation& o, double x) {
          o.scaler_checks = true;
          for (int i = 0; i < 30; ++i) o.steps.push_back({.skipped = i >= 3 && i < 3 + x, .scale = 64});
+       }},
+      {"nonfinite_gradients", 0, 1e-6,
+       [](Observation& o, double x) {
+         o.steps = {{}, {.nonfinite_gradients = x}};
        }},
       {"frozen_statistics", 1, 2,
        [](Observation& o, double x) {

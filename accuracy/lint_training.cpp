@@ -231,10 +231,13 @@ class Observed {
       for (const double value : values) bad += !std::isfinite(value), all += 1;
     facts.nonfinite_statistics = all > 0 ? bad / all : 0;
     if (!skipped) follow(step, before, std::move(gradients), facts);
+    const bool goes_on =
+        std::ranges::all_of(updated_of(trial_), [](const Values& values) { return is_finite(values); });
+    if (!skipped && !goes_on)
+      facts.nonfinite_gradients = nonfinite_gradients_of(trial_), facts.has_finite_loss = std::isfinite(trial_.loss());
     seen_.steps.push_back(std::move(facts));
     make_copies();
-    const std::vector<Values> now = updated_of(trial_);
-    return std::ranges::all_of(now, [](const Values& values) { return is_finite(values); });
+    return goes_on;
   }
 
   // True: the step was skipped.
@@ -406,6 +409,12 @@ class Observed {
 
 Observation observe_training(const TrialSpec& spec, const Procedure& procedure, int64_t steps) {
   return Observed(spec, procedure).run(steps);
+}
+
+double nonfinite_gradients_of(Trial& trial) {
+  double bad = 0, all = 0;
+  for (const double value : stored_gradients(trial)) bad += !std::isfinite(value), all += 1;
+  return all > 0 ? bad / all : 0;
 }
 
 Observation observe_scaling(Trial& trial, std::vector<StepFacts> steps) {

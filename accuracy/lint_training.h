@@ -16,7 +16,10 @@ namespace halfmark::accuracy {
 // number in the input of its fourth. It ends early when a number of a forward pass or a parameter is not finite.
 Observation observe_training(const TrialSpec& spec, const Procedure& procedure, int64_t steps);
 
-// What any training says about its loss scale: `steps` with the scale and whether each was skipped.
+// Share of the gradients, as they are stored, that are not finite.
+double nonfinite_gradients_of(Trial& trial);
+
+// What any training says about its loss scale: `steps` with the scale, whether each was skipped, and gradients not finite.
 Observation observe_scaling(Trial& trial, std::vector<StepFacts> steps);
 
 }  // namespace halfmark::accuracy

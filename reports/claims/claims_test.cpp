@@ -102,7 +102,7 @@ TEST(Claims, TakeNoTimeOfAnEmulatedKernel) {
 TEST(Claims, ReadCurves) {
   const ClaimList list = list_of(R"({"id": "S1-1", "claim": "t", "rule": "w", "numbers": {
     "at_2": {"case": "x", "curve": "c", "x": 2}, "reaches": {"case": "x", "curve": "c", "reaches": 5},
-    "falls": {"case": "x", "curve": "c", "falls_below": 0}, "most": {"case": "x", "curve": "c", "take": "max"}},
+    "falls": {"case": "x", "curve": "c", "falls_below": 1}, "most": {"case": "x", "curve": "c", "take": "max"}},
     "confirmed": ["at_2 == 4", "reaches == 3", "falls > 1e300", "most == 9"]})");
   Report report;
   report.records.push_back(record_with("x", {}));
