@@ -21,6 +21,7 @@
 #include "bench/run/program_name.h"
 #include "bench/run/standard_streams.h"
 #include "bench_build.h"
+#include "kernels/cpu/blas_core.h"
 #include "kernels/cpu/blas_room.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
@@ -41,13 +42,26 @@ std::string own_path() {
 // OpenMP threads that spin for long while they wait take the cores from other processes: on a busy
 // machine, a step of 0.25 ms then took 350 ms. Threads that sleep at once must be woken for every
 // kernel: on an idle virtual machine, a step of 0.19 ms then took 1.9 ms. Therefore they spin for
-// about ten microseconds, longer than the gap between two kernels, and then sleep. The library reads
-// these settings before main, so the program sets them and executes itself again. Settings of the
-// user are kept. If exec fails, the program continues, and the environment of the report shows it.
-void wait_with_short_spins(char** argv) {
-  if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT")) return;
+// about ten microseconds, longer than the gap between two kernels, and then sleep.
+bool set_short_spins() {
+  if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT")) return false;
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
   ::setenv("GOMP_SPINCOUNT", "20000", 1);  // for GNU's library; measured: 1000 is too few, 100000 is not faster
+  return true;
+}
+
+bool set_blas_core() {
+  const std::string core(better_blas_core());
+  if (core.empty() || ::getenv("OPENBLAS_CORETYPE")) return false;
+  ::setenv("OPENBLAS_CORETYPE", core.c_str(), 1);
+  return true;
+}
+
+// Libraries read these settings before main, so the program sets them and executes itself again. Settings of the user are
+// kept. If exec fails, the program continues, and the environment of the report shows it.
+void set_up_libraries(char** argv) {
+  const bool spins = set_short_spins(), core = set_blas_core();
+  if (!spins && !core) return;
   ::execv("/proc/self/exe", argv);
   ::execv(own_path().c_str(), argv);
 }
@@ -171,7 +185,7 @@ void before_libraries(int /*argc*/, char** /*argv*/, char** environment) {
 int run_command_line(int argc, char** argv, Program program) {
   if (const std::string closed = fill_standard_streams(); !closed.empty()) end_with(closed);
   require_memory(host_threads());
-  wait_with_short_spins(argv);
+  set_up_libraries(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is then an error like a full disk
   program.path = own_path();
   program.command = program_name();

@@ -75,6 +75,25 @@ TEST_F(ProgramTest, RefusesFilesThatAreNotReports) {
   }
 }
 
+// Kernels for SSE3 are its choice on processors that it does not know; they take several times as long.
+TEST_F(ProgramTest, LetsOpenBlasUseTheInstructionsOfTheProcessor) {
+  ASSERT_EQ(shell("unset OPENBLAS_CORETYPE OMP_WAIT_POLICY GOMP_SPINCOUNT; \"$HALFMARK\" run linear/b2_i3_o4 fp32 "
+                  "error -o a.json")
+                .code,
+            0);
+  const nlohmann::ordered_json environment = Report::load(folder_ / "a.json").environment;
+  if (environment["cpu"]["flags"].get<std::string>().find("avx2") == std::string::npos)
+    GTEST_SKIP() << "this processor has no AVX2";
+  EXPECT_EQ(environment["libraries"]["openblas"].get<std::string>().find("Prescott"), std::string::npos);
+}
+
+TEST_F(ProgramTest, LeavesTheChoiceOfOpenBlasToItsVariable) {
+  ASSERT_EQ(shell("OPENBLAS_CORETYPE=Prescott \"$HALFMARK\" run linear/b2_i3_o4 fp32 error -o a.json").code, 0);
+  const nlohmann::ordered_json environment = Report::load(folder_ / "a.json").environment;
+  EXPECT_NE(environment["libraries"]["openblas"].get<std::string>().find("Prescott"), std::string::npos);
+  EXPECT_EQ(environment["variables"]["OPENBLAS_CORETYPE"], "Prescott");
+}
+
 TEST_F(ProgramTest, NeverWritesOverWhatItReads) {
   std::filesystem::create_directory(folder_ / "store");
   const std::filesystem::path one = folder_ / "store" / "one.json";

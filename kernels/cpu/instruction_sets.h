@@ -16,6 +16,8 @@ inline bool has_avx2_f16c() {
   return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && ((c >> 29) & 1);  // leaf 1, ecx bit 29
 }
 
+inline bool has_avx2_and_fma() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
 inline bool has_avx512() {  // F, BW, DQ, VL: every CPU with AVX-512 since Skylake-X
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -29,6 +31,7 @@ inline bool has_avx512_fp16() {
 #else
 
 inline bool has_avx2_f16c() { return false; }
+inline bool has_avx2_and_fma() { return false; }
 inline bool has_avx512() { return false; }
 inline bool has_avx512_fp16() { return false; }
 
