@@ -42,7 +42,9 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("run --device cuda:9", "cuda:9");
   expect_complaint("run --suite huge", "huge");
   expect_complaint("run --policy fp17", "fp16");
+  expect_complaint("run --policy fp17", "more: halfmark list policies");
   expect_complaint("run --harness erorr", "error");
+  expect_complaint("run --harness erorr", "more: halfmark list harnesses");
   for (const char* list : {"a,,b", ",a", "a,", ","})
     for (const char* option :
          {"run --policy", "run --device", "run --harness", "history . --metric", "ab a b --device", "probe --types"})

@@ -56,6 +56,11 @@ TEST(Named, OfALongListTheFirstNamesAreShown) {
     EXPECT_TRUE(said.starts_with("unknown kind 'layer_690'; did you mean layer_60 or layer_69")) << said;
     EXPECT_TRUE(said.ends_with("layer_28, layer_29 and 40 more")) << said;
   }
+  try {
+    throw_unknown_name("kind", "layer_690", known, "halfmark list kinds");
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string_view(error.what()).ends_with("layer_29 and 40 more: halfmark list kinds")) << error.what();
+  }
 }
 
 TEST(NearestNames, AreTheThreeThatAreWrittenMostAlike) {

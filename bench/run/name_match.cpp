@@ -11,11 +11,11 @@
 namespace halfmark::bench {
 
 std::vector<std::string> chosen_names(std::string_view what, const std::vector<std::string>& patterns,
-                                      const std::vector<std::string>& known) {
+                                      const std::vector<std::string>& known, std::string_view shown_by) {
   std::vector<std::string> result;
   for (const std::string& pattern : patterns)
     if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(pattern, name); }))
-      throw_unknown_name(what, pattern, known);
+      throw_unknown_name(what, pattern, known, shown_by);
   for (const std::string& name : known)
     if (std::any_of(patterns.begin(), patterns.end(),
                     [&](const std::string& pattern) { return glob_matches(pattern, name); }))

@@ -146,8 +146,10 @@ std::string settled_setting(const std::string& word, const std::vector<std::stri
 std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
                          const std::vector<std::string>& words) {
   for (const std::string& one : selection.policies) require_plain_policy(one);
-  const std::vector<std::string> only_policies = chosen_names("policy", selection.policies, policy_names());
-  const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
+  const std::vector<std::string> only_policies =
+      chosen_names("policy", selection.policies, policy_names(), "halfmark list policies");
+  const std::vector<std::string> only_harnesses =
+      chosen_names("harness", selection.harnesses, harness_names(), "halfmark list harnesses");
   std::vector<SuiteRow> rows;
   for (SuiteRow row : rows_of(selection.suite)) {
     if (!only_harnesses.empty())
@@ -438,7 +440,8 @@ std::vector<Case> plan(const Selection& selection) {
   }
   devices =
       devices.empty() ? std::vector<std::string>{default_device()} : chosen_names("device", devices, device_names());
-  const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
+  const std::vector<std::string> only_harnesses =
+      chosen_names("harness", selection.harnesses, harness_names(), "halfmark list harnesses");
   const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
   for (std::string& word : words) word = settled_setting(word, requested);
   std::vector<Case> cases = matching(with_typed_axes(expand(selection, devices, words), words, selection, requested),

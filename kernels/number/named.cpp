@@ -61,7 +61,8 @@ std::string hint(std::string_view name, const std::vector<std::string>& known) {
   return near.empty() ? "" : "; did you mean " + joined(near, " or ") + "?";
 }
 
-void throw_unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& known) {
+void throw_unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& known,
+                        std::string_view shown_by) {
   constexpr size_t kLongest = 200;  // of the list, in characters: three lines of a terminal
   std::vector<std::string> shown;
   size_t length = 0;
@@ -70,9 +71,10 @@ void throw_unknown_name(std::string_view what, std::string_view name, const std:
       shown.push_back(one);
     else
       break;
-  const std::string near = hint(name, known),
-                    rest = shown.size() < known.size() ? " and " + std::to_string(known.size() - shown.size()) + " more"
-                                                       : "";
+  const std::string near = hint(name, known);
+  std::string rest;
+  if (shown.size() < known.size()) rest = " and " + std::to_string(known.size() - shown.size()) + " more";
+  if (!rest.empty() && !shown_by.empty()) rest += ": " + std::string(shown_by);
   throw Error("unknown " + std::string(what) + " '" + std::string(name) + "'" + (near.empty() ? ";" : near) +
               " known: " + joined(shown, ", ") + rest);
 }

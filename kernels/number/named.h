@@ -14,9 +14,10 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
 // "; did you mean mlp or tf32?", or empty if no name is similar.
 std::string hint(std::string_view name, const std::vector<std::string>& known);
 
-// Throws Error: "unknown format 'fp17'; did you mean fp16? known: fp64, fp32, fp16". Of a long list the first names.
+// Throws Error: "unknown format 'fp17'; did you mean fp16? known: fp64, fp32, fp16". Of a long list the first names, and the
+// command that shows all of them.
 [[noreturn]] void throw_unknown_name(std::string_view what, std::string_view name,
-                                     const std::vector<std::string>& known);
+                                     const std::vector<std::string>& known, std::string_view shown_by = {});
 
 // The row of that name. `name_of` is a member or a function of a row. A row for which `listed` is false is found, but
 // not listed as known.
