@@ -35,9 +35,8 @@ struct StepFacts {
   std::optional<GradientFacts> gradients{};                      // of a step that was not skipped
   bool statistics_moved = false, twin_statistics_moved = false;  // any running statistic, by the step
   double nonfinite_statistics = 0;                               // share of the running statistics, after the step
-  // Of a step that was not skipped and made finite parameters infinite or NaN: share of its gradients that are not finite.
+  // Of a step whose loss is finite and whose update left parameters that are not: share of its gradients that are not finite.
   double nonfinite_gradients = 0;
-  bool has_finite_loss = true;
 };
 
 // The first tensor of a forward pass on finite input that is not finite.

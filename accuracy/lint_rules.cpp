@@ -177,15 +177,15 @@ std::optional<Judged> small_scale(const Observation& o, double limit) {
   return Judged{least < limit, {{"least loss scale", least}}};
 }
 
-std::optional<Judged> nonfinite_gradients(const Observation& o, double limit) {
-  if (o.steps.empty()) return {};
-  const auto share = [](const StepFacts& step) { return step.nonfinite_gradients; };
-  const StepFacts& worst = *std::ranges::max_element(o.steps, {}, share);
-  return Judged{share(worst) > limit,
-                {{"share of gradients that are not finite in a step that was not skipped", share(worst)},
-                 {"step", static_cast<double>(worst.number)},
-                 {"loss scale", worst.scale},
-                 {"loss is finite", worst.has_finite_loss ? 1.0 : 0.0}}};
+std::optional<Judged> unskipped_overflow(const Observation& o, double limit) {
+  const StepFacts* worst = nullptr;
+  for (const StepFacts& step : o.steps)
+    if (step.scale > 1 && (!worst || step.nonfinite_gradients > worst->nonfinite_gradients)) worst = &step;
+  if (!worst) return {};
+  return Judged{worst->nonfinite_gradients > limit,
+                {{"share of gradients that are not finite in a step that was not skipped", worst->nonfinite_gradients},
+                 {"step", static_cast<double>(worst->number)},
+                 {"loss scale", worst->scale}}};
 }
 
 // The least wrong scale is 2 or 1/2, because loss scales are powers of two.
@@ -308,13 +308,15 @@ constexpr LintRule kLintRules[] = {
      "a scale below 1 makes gradients smaller: it overflows where no scale at all would not",
      "Look for the operation whose gradient overflows; set a floor of the scale.", "pytorch/pytorch#99640",
      small_scale},
-    {"nonfinite_gradients", "gradients of a step that was not skipped, parameters before and after it",
-     "finite parameters became infinite or NaN, and the share of gradients that are not finite is above the limit", 0,
-     "an update of finite gradients may overflow too, but then no gradient is infinite or NaN",
-     "Use a dynamic loss scale, which skips such a step, or lower a static one. If the loss is not finite either, the "
-     "forward pass overflows, and no loss scale cures it: the harness overflow names the first tensor.",
+    {"unskipped_overflow", "loss, loss scale, gradients, parameters after each step that was not skipped",
+     "the loss is finite and its scale above 1, the share of gradients that are not finite is above the limit, and "
+     "parameters after the step are not finite",
+     0,
+     "a scaler that checks skips a step with one such gradient; with a loss that is not finite, or a scale of 1, the "
+     "scale is not the cause",
+     "Lower the static loss scale, or use a dynamic one, which skips such a step and halves the scale.",
      "Micikevicius et al. 2018, arXiv:1710.03740, 3.2: skip the update when an overflow is detected",
-     nonfinite_gradients},
+     unskipped_overflow},
 };
 
 }  // namespace

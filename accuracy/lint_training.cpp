@@ -233,8 +233,7 @@ class Observed {
     if (!skipped) follow(step, before, std::move(gradients), facts);
     const bool goes_on =
         std::ranges::all_of(updated_of(trial_), [](const Values& values) { return is_finite(values); });
-    if (!skipped && !goes_on)
-      facts.nonfinite_gradients = nonfinite_gradients_of(trial_), facts.has_finite_loss = std::isfinite(trial_.loss());
+    if (!goes_on && std::isfinite(trial_.loss())) facts.nonfinite_gradients = nonfinite_gradients_of(trial_);
     seen_.steps.push_back(std::move(facts));
     make_copies();
     return goes_on;

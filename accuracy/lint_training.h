@@ -19,7 +19,7 @@ Observation observe_training(const TrialSpec& spec, const Procedure& procedure, 
 // Share of the gradients, as they are stored, that are not finite.
 double nonfinite_gradients_of(Trial& trial);
 
-// What any training says about its loss scale: `steps` with the scale, whether each was skipped, and gradients not finite.
+// What any training says about its loss scale: `steps` with the scale, whether each was skipped, and nonfinite_gradients.
 Observation observe_scaling(Trial& trial, std::vector<StepFacts> steps);
 
 }  // namespace halfmark::accuracy

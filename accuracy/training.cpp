@@ -141,7 +141,6 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
   for (const Param* param : trial.params()) before.push_back(stored(*param));
   std::vector<StepFacts> steps_seen;
   trial.read_ahead();
-  bool was_finite = true;  // all parameters
   for (int64_t step = 0; step < steps; ++step) {
     const StepResult result = trial.train_step(step);
     training.steps.push_back(static_cast<double>(step));
@@ -152,18 +151,15 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
     steps_seen.push_back({.number = step, .skipped = result.skipped, .scale = result.scale});
     if (result.skipped) continue;
     const std::vector<Param*> params = trial.params();
-    bool all_finite = true;
+    bool is_good = true;
     for (size_t p = 0; p < params.size(); ++p) {
       std::vector<double> after = stored(*params[p]);
-      all_finite = all_finite && is_finite(after);
+      is_good = is_good && is_finite(after);
       for (size_t i = 0; i < after.size(); ++i) training.unchanged += after[i] == before[p][i];
       training.updated += static_cast<double>(after.size());
       before[p] = std::move(after);
     }
-    if (was_finite && !all_finite)
-      steps_seen.back().nonfinite_gradients = nonfinite_gradients_of(trial),
-      steps_seen.back().has_finite_loss = std::isfinite(result.loss);
-    was_finite = all_finite;
+    if (!is_good && std::isfinite(result.loss)) steps_seen.back().nonfinite_gradients = nonfinite_gradients_of(trial);
   }
   training.scaling = observe_scaling(trial, std::move(steps_seen));
   if (const ReadingTimes* times = trial.reading_times()) training.reading = *times;

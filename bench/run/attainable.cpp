@@ -22,11 +22,17 @@ namespace halfmark::bench {
 
 namespace {
 
+// At least so many runs, and so many seconds of them: on a busy host seven runs of 1 ms were all slow, and the rate of a product
+// 0.15 of the usual one.
 constexpr int kRuns = 7;
+constexpr double kSeconds = 0.1;
+// Two times of equal work, taken one after the other on a busy machine, have differed by a factor of 1.8.
+constexpr double kMuchSlower = 2;
+constexpr int kFirstRuns = 2;
 constexpr size_t kDrawn = 65537;  // different random numbers in an operand; a prime, so that rows do not repeat
 
-// Seconds of the fastest of several runs; nothing if no kernel takes the work, or only one that emulates the arithmetic.
-// Work that is clearly slower than `other` is run once.
+// Seconds of the fastest of several runs; nothing if no kernel takes the work, or only one that emulates the arithmetic. Work
+// that takes more than kMuchSlower times `other` in each of its first runs is not run further.
 std::optional<double> fastest(Device& device, const std::function<void()>& work, double other = INFINITY) {
   try {
     const KernelLog log;
@@ -35,12 +41,14 @@ std::optional<double> fastest(Device& device, const std::function<void()>& work,
   } catch (const Unsupported&) {
     return {};
   }
-  double best = INFINITY;
-  for (int i = 0; i < kRuns; ++i) {
-    best = std::min(best, device.time(work));
-    if (best > 1.5 * other) break;
+  double best = INFINITY, spent = 0;
+  for (int i = 0; i < kRuns || spent < kSeconds; ++i) {
+    if (i >= kFirstRuns && best > kMuchSlower * other) break;
+    const double seconds = device.time(work);
+    if (!(seconds > 0)) return {};
+    best = std::min(best, seconds), spent += seconds;
   }
-  return best > 0 ? std::optional(best) : std::nullopt;
+  return best;
 }
 
 // By the fastest row of real speed, which need not be the first of the list.

@@ -5,11 +5,11 @@
 
 namespace halfmark::kernels {
 
-// OpenBLAS knows processors by their model numbers, and takes kernels for SSE3 ("Prescott") on a model that is newer than it
-// is: on Emerald Rapids, 0.3.21 of Debian 12 did products in fp64 with them. The environment variable OPENBLAS_CORETYPE,
-// which it reads before main, names another processor.
+// OpenBLAS knows processors by their model numbers. On a model that it does not know it uses kernels for SSE3 ("Prescott"), as
+// version 0.3.21 of Debian 12 does on Emerald Rapids (family 6, model 207). The environment variable OPENBLAS_CORETYPE, which it
+// reads before main, names another processor.
 
-// The name to set, by the instructions that this processor has. Empty if the choice of OpenBLAS is right.
+// The name to set, by the instructions that this processor has. Empty if OpenBLAS did not fall back.
 std::string_view better_blas_core();
 
 // The same, where OpenBLAS chose kernels for `chosen` (openblas_get_corename).
