@@ -56,7 +56,7 @@ Reason without_statistics(const TrialSpec& spec) {
 
 Reason without_fp32_statistics(const TrialSpec& spec) {
   if (const Reason reason = without_statistics(spec)) return reason;
-  if (has_half(*spec.policy) && spec.policy->norm == DType::f32) return {};
+  if (has_half(*spec.policy) && spec.policy->batch_norm == DType::f32) return {};
   return policy_of(spec) + " has no fp32 statistics beside a half type";
 }
 

@@ -14,7 +14,7 @@ namespace {
 // The pattern of one class at (x, y), in coordinates -1 .. 1 around its centre: about +1 inside, about -1 outside.
 double picture(int64_t kind, double x, double y, double phase, double frequency) {
   using std::numbers::pi;
-  const double radius = std::hypot(x, y), diagonal = std::numbers::sqrt2 / 2;
+  constexpr double diagonal = std::numbers::sqrt2 / 2;
   const auto wave = [&](double u) { return std::sin(pi * frequency * u + phase); };
   switch (kind) {
     case 0:
@@ -28,9 +28,9 @@ double picture(int64_t kind, double x, double y, double phase, double frequency)
     case 4:
       return wave(x) * std::sin(pi * frequency * y - phase) * 1.4;  // checks
     case 5:
-      return std::cos(pi * frequency * radius);  // rings
+      return std::cos(pi * frequency * std::hypot(x, y));  // rings
     case 6:
-      return radius < 0.55 ? 1 : -0.4;  // disc
+      return std::hypot(x, y) < 0.55 ? 1 : -0.4;  // disc
     case 7:
       return std::min(std::fabs(x), std::fabs(y)) < 0.16 ? 1 : -0.5;  // cross
     case 8:

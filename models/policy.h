@@ -52,7 +52,7 @@ struct Policy {
   std::string_view about;            // one line for `halfmark list`
   DType param;                       // storage of parameters
   DType low;                         // inputs of lower-precision operations, and storage of activations
-  DType norm;                        // parameters of normalisation layers
+  DType batch_norm;                  // parameters of batch norms; other norms have `param`
   DType state;                       // running statistics
   DType grad;                        // parameter gradients as the optimizer receives them
   bool master = false;               // keeps an f32 copy of every narrower parameter, which the optimizer updates

@@ -147,7 +147,7 @@ struct TensorDTypes {
 // Derived from the policy's row: autocast computes in the low dtype between f32 ends, everything else in its own dtypes. A
 // gradient is at least as wide as its parameter.
 TensorDTypes dtypes_of(const Policy& policy) {
-  return {policy.low, policy.rules ? DType::f32 : policy.low, policy.grad, wider(policy.grad, policy.norm),
+  return {policy.low, policy.rules ? DType::f32 : policy.low, policy.grad, wider(policy.grad, policy.batch_norm),
           policy.param};
 }
 
@@ -162,6 +162,18 @@ TEST(Policies, SayWhatTheFrameworksTableSays) {
       {"amp-bf16", {bf16, f32, f32, f32, f32}},
   };
   for (const auto& [name, expected] : table) EXPECT_EQ(dtypes_of(policy_named(name)), expected) << name;
+}
+
+// Of FP16_Optimizer, O2 and O3 with keep_batchnorm_fp32: apex leaves torch.nn.modules.batchnorm._BatchNorm in float and
+// converts every other module (apex/fp16_utils/fp16util.py, convert_network).
+TEST(Policies, KeepBatchNormInFp32AndNoOtherNorm) {
+  for (const char* policy : {"fp16-bn32", "fp16-master", "apex-o2"})
+    for (const char* subject : {"layernorm", "groupnorm", "rmsnorm", "gpt", "batchnorm2d"}) {
+      Trial trial(test_spec(subject, policy));
+      for (const Param* param : trial.params())
+        EXPECT_EQ(param->value.dtype(), std::string(subject) == "batchnorm2d" ? DType::f32 : DType::f16)
+            << policy << " " << subject << " " << param->name;
+    }
 }
 
 TEST(Policies, GiveEveryTensorItsDtype) {
@@ -194,7 +206,7 @@ TEST(Policies, KeepParametersAndStatisticsInTheirDtypes) {
   for (const Policy& policy : policies()) {
     Trial trial(test_spec(kSmallConvnet, policy.name));
     for (const Param* param : trial.params()) {
-      EXPECT_EQ(param->value.dtype(), param->name.starts_with("bn") ? policy.norm : policy.param) << param->name;
+      EXPECT_EQ(param->value.dtype(), param->name.starts_with("bn") ? policy.batch_norm : policy.param) << param->name;
       const bool is_narrow = param->value.dtype() != DType::f32 && param->value.dtype() != DType::f64;
       EXPECT_EQ(!param->master.empty(), policy.master && is_narrow) << policy.name << " " << param->name;
     }

@@ -113,8 +113,13 @@ cuda_stages() {
     stage "install CUDA 12" scripts/cuda12.sh --install
     if $stage_ok; then
       stage "cuda 12" scripts/cuda12.sh
+      if command -v "${HALFMARK_CLANG:-clang++-19}" > /dev/null; then
+        stage "cuda 12 device code" scripts/cuda12.sh --device
+      else
+        skip_stage "cuda 12 device code" "no clang++-19; the package clang-19 has it"
+      fi
     else
-      miss_stage "cuda 12" "its headers could not be installed"
+      miss_stage "cuda 12" "CUDA 12 could not be installed"
     fi
   fi
 }

@@ -46,8 +46,8 @@ NormCase draw_norm(const TrialSpec& spec) {
   const Policy& policy = *spec.policy;
   const int64_t all = drawn.image.elements(), channels = drawn.image[1];
   drawn.x = values("x", policy.low, all, 3, 2, true), drawn.dy = values("dy", policy.low, all, 0, 1, true);
-  drawn.scale = values("scale", policy.norm, channels, 1, 0.5, drawn.affine);
-  drawn.shift = values("shift", policy.norm, channels, 0, 0.5, drawn.affine);
+  drawn.scale = values("scale", policy.batch_norm, channels, 1, 0.5, drawn.affine);
+  drawn.shift = values("shift", policy.batch_norm, channels, 0, 0.5, drawn.affine);
   drawn.mean = values("mean", policy.state, channels, 3, 0.5, true);
   drawn.variance = values("variance", policy.state, channels, 1.5, 0.5, true);
   return drawn;
@@ -87,12 +87,12 @@ NormResults norm_by_device(const TrialSpec& spec, const NormCase& given, Layout 
   const Shape channels{given.image[1]};
   const Tensor x = Tensor::from(device, given.image, policy.low, given.x, layout),
                dy = Tensor::from(device, given.image, policy.low, given.dy, layout);
-  const Tensor scale = Tensor::from(device, channels, policy.norm, given.scale),
-               shift = Tensor::from(device, channels, policy.norm, given.shift);
+  const Tensor scale = Tensor::from(device, channels, policy.batch_norm, given.scale),
+               shift = Tensor::from(device, channels, policy.batch_norm, given.shift);
   Tensor running_mean = Tensor::from(device, channels, policy.state, given.mean),
          running_variance = Tensor::from(device, channels, policy.state, given.variance);
   Tensor out(device, given.image, policy.low, layout), dx(device, given.image, policy.low, layout);
-  Tensor dscale(device, channels, policy.norm), dshift(device, channels, policy.norm);
+  Tensor dscale(device, channels, policy.batch_norm), dshift(device, channels, policy.batch_norm);
   if (given.frozen) {
     run(BatchNormInference{.x = x,
                            .scale = scale,

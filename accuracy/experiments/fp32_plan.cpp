@@ -38,9 +38,9 @@ bool sums_are_narrow(const Policy& policy) { return policy.math.accumulate.fract
 // The row with the same storage and casts that adds in fp32.
 const Policy* with_wide_sums(const Policy& policy) {
   for (const Policy& row : policies())
-    if (row.param == policy.param && row.low == policy.low && row.norm == policy.norm && row.state == policy.state &&
-        row.grad == policy.grad && row.master == policy.master && row.rules == policy.rules && !sums_are_narrow(row) &&
-        row.scaler == policy.scaler)
+    if (row.param == policy.param && row.low == policy.low && row.batch_norm == policy.batch_norm &&
+        row.state == policy.state && row.grad == policy.grad && row.master == policy.master &&
+        row.rules == policy.rules && !sums_are_narrow(row) && row.scaler == policy.scaler)
       return &row;
   return nullptr;
 }

@@ -97,7 +97,7 @@ Json policies_json() {
                     {"about", p.about},
                     {"parameters", name_of(p.param)},
                     {"low", name_of(p.low)},
-                    {"norms", name_of(p.norm)},
+                    {"batch_norms", name_of(p.batch_norm)},
                     {"statistics", name_of(p.state)},
                     {"gradients", name_of(p.grad)},
                     {"master", p.master},

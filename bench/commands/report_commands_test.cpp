@@ -213,7 +213,7 @@ TEST_F(ListCommand, PoliciesHaveTheirOwnTypes) {
     const Json& one = by_name[name];
     EXPECT_EQ(one["parameters"], name_of(policy.param)) << name;
     EXPECT_EQ(one["low"], name_of(policy.low)) << name;
-    EXPECT_EQ(one["norms"], name_of(policy.norm)) << name;
+    EXPECT_EQ(one["batch_norms"], name_of(policy.batch_norm)) << name;
     EXPECT_EQ(one["statistics"], name_of(policy.state)) << name;
     EXPECT_EQ(one["gradients"], name_of(policy.grad)) << name;
     EXPECT_EQ(one["master"], policy.master) << name;

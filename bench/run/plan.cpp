@@ -5,10 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -21,6 +23,7 @@
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
 #include "models/families.h"
+#include "models/network/network.h"
 #include "reports/record/glob.h"
 
 namespace halfmark::bench {
@@ -103,6 +106,16 @@ std::vector<std::string_view> requested_harnesses(const std::vector<std::string>
   return names;
 }
 
+// Without batch norm fp16-bn32 does what fp16 does. A suite times and trains such a subject under fp16 only.
+bool repeats_fp16(const Subject& subject, const Policy& policy, std::string_view harness) {
+  constexpr std::array<std::string_view, 3> kTimedOrTrained = {"throughput", "training", "convergence"};
+  if (policy.name != "fp16-bn32" || !subject.network) return false;
+  if (std::ranges::find(kTimedOrTrained, harness) == kTimedOrTrained.end()) return false;
+  return std::ranges::none_of(
+      models::layer_facts(*subject.network, subject.input),
+      [](const models::LayerFacts& layer) { return layer.layer->kind.starts_with("batchnorm"); });
+}
+
 // Every case of the suite's rows on these devices, one subject after another. Subjects and harnesses that are named
 // exactly are included even if the suite does not have them. `requested`: of these harnesses and the words.
 std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
@@ -148,12 +161,25 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
     }
   rows.insert(rows.end(), more.begin(), more.end());
 
-  // A policy that no row has, named exactly among the words, is added to all rows but controls.
+  // A policy named exactly among the words is added to all rows but controls, if no row has it of those that run the
+  // requested harnesses on the named subjects.
+  const auto is_asked_for = [&](const SuiteRow& row) {
+    const auto is_requested = [&](std::string_view harness) {
+      return std::ranges::find(requested, harness) != requested.end();
+    };
+    const auto is_named = [&](std::string_view of_row) {
+      return std::ranges::any_of(subjects_of(of_row), [&](const Subject* subject) {
+        return std::ranges::any_of(named_subjects, [&](auto glob) { return glob_matches(glob, subject->id()); });
+      });
+    };
+    return !is_control(row) && (requested.empty() || std::ranges::any_of(row.harnesses, is_requested)) &&
+           (named_subjects.empty() || std::ranges::any_of(row.subjects, is_named));
+  };
   std::vector<std::string> typed_policies = policy_names();
   std::erase_if(typed_policies, [&](const std::string& name) {
     return std::find(words.begin(), words.end(), name) == words.end() ||
            std::ranges::any_of(rows, [&](const SuiteRow& row) {
-             return !is_control(row) &&
+             return is_asked_for(row) &&
                     std::ranges::any_of(row.policies, [&](std::string_view glob) { return glob_matches(glob, name); });
            });
   });
@@ -174,12 +200,17 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
             const bool in_row = wanted(row.policies) || (!is_control(row) && wanted(typed_policies));
             if (only_policies.empty() || is_control(row) ? !in_row : false) continue;
             if (!only_policies.empty() && !wanted(only_policies)) continue;
-            for (const std::string_view harness : row.harnesses)
+            const bool is_typed = !only_policies.empty() || std::ranges::any_of(words, [&](const std::string& word) {
+              return glob_matches(word, name);
+            });
+            for (const std::string_view harness : row.harnesses) {
+              if (!is_typed && repeats_fp16(*subject, policy, harness)) continue;
               for (const std::string_view variant : row.variants) {
                 Case one{subject, device, &policy, &harness_named(harness), axes_of(variant)};
                 one.settle_axes();
                 if (seen.insert(one.id()).second) cases.push_back(std::move(one));
               }
+            }
           }
       }
   }

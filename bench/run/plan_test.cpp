@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bench/run/known_names.h"
 #include "bench/run/suites.h"
@@ -50,6 +52,38 @@ TEST(Plan, HasUniqueIdsThatParseToTheSameCase) {
 
 TEST(Plan, HasNoChangedPolicyUnlessAsked) {
   for (const Case& one : plan(selection_of("full"))) EXPECT_EQ(one.policy->base, nullptr) << one.id();
+}
+
+TEST(Plan, RunsATypedPolicyWhereOnlyOtherRowsHaveIt) {
+  const auto policies_of = [](const std::vector<std::string>& words) {
+    std::set<std::string_view> names;
+    for (const Case& one : plan(selection_of("quick", words)))
+      if (one.harness->name == "accumulation") names.insert(one.policy->name);
+    return names;
+  };
+  using Names = std::set<std::string_view>;
+  EXPECT_EQ(policies_of({"linear", "fp16", "accumulation"}), Names{"fp16"});
+  EXPECT_EQ(policies_of({"linear", "fp16-sum16", "fp16", "accumulation"}), (Names{"fp16", "fp16-sum16"}));
+  EXPECT_EQ(policies_of({"linear", "bf16", "accumulation"}), Names{"bf16"});
+  EXPECT_FALSE(policies_of({"linear", "accumulation"}).contains("fp16"));
+}
+
+TEST(Plan, LeavesOutTrainingsThatRepeatFp16UnlessTheyAreTyped) {
+  const auto trains = [](const Selection& selection, const std::string& subject) {
+    return std::ranges::any_of(plan(selection), [&](const Case& one) {
+      return one.subject->name == subject && one.policy->name == "fp16-bn32" && one.harness->name == "convergence";
+    });
+  };
+  const Selection full = selection_of("full");
+  EXPECT_FALSE(trains(full, "gpt"));
+  EXPECT_FALSE(trains(full, "lenet5"));
+  EXPECT_TRUE(trains(full, "convnet"));
+  EXPECT_TRUE(trains(full, "speech"));  // its batch norm is one of rows
+  Selection typed = full;
+  typed.words = {"gpt", "fp16-bn32"};
+  EXPECT_TRUE(trains(typed, "gpt"));
+  typed.words = {}, typed.policies = {"fp16-bn32"};
+  EXPECT_TRUE(trains(typed, "lenet5"));
 }
 
 TEST(Words, MatchWholeSegments) {

@@ -94,7 +94,7 @@ Json policy_json(const Policy& policy) {
   return {{"name", policy.name},
           {"parameters", name_of(policy.param)},
           {"low", name_of(policy.low)},
-          {"norms", name_of(policy.norm)},
+          {"batch_norms", name_of(policy.batch_norm)},
           {"statistics", name_of(policy.state)},
           {"gradients", name_of(policy.grad)},
           {"master", policy.master},

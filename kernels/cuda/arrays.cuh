@@ -19,9 +19,11 @@
 namespace halfmark::kernels::cuda {
 
 struct E4m3 {
+  static constexpr __nv_fp8_interpretation_t kKind = __NV_E4M3;
   uint8_t code;
 };
 struct E5m2 {
+  static constexpr __nv_fp8_interpretation_t kKind = __NV_E5M2;
   uint8_t code;
 };
 
@@ -94,10 +96,25 @@ __device__ __forceinline__ void narrow(double x, E4m3& to) {
 __device__ __forceinline__ void narrow(double x, E5m2& to) {
   to.code = isnan(x) ? (signbit(x) ? 0xfe : 0x7e) : __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E5M2);
 }
-__device__ __forceinline__ void narrow(float x, E4m3& to) { narrow(widen<double>(x), to); }
-__device__ __forceinline__ void narrow(float x, E5m2& to) { narrow(widen<double>(x), to); }
 
-// kCount neighbours with one rounding each. NaNs are rare: one test for all of them, and then the slow way.
+// From float. Where the result is finite an instruction of sm_89 and later gives it; it has no form that overflows as above.
+// Half a step above 448 is a tie that rounds to 448; half a step above 57344 rounds to infinity.
+__device__ __forceinline__ bool fits(float x, E4m3) { return fabsf(x) <= 464.0f; }
+__device__ __forceinline__ bool fits(float x, E5m2) { return fabsf(x) < 61440.0f; }
+template <class Fp8>
+__device__ __forceinline__ void narrow_fp8(float x, Fp8& to) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  if (fits(x, Fp8{})) {
+    to.code = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, Fp8::kKind);
+    return;
+  }
+#endif
+  narrow(widen<double>(x), to);
+}
+__device__ __forceinline__ void narrow(float x, E4m3& to) { narrow_fp8(x, to); }
+__device__ __forceinline__ void narrow(float x, E5m2& to) { narrow_fp8(x, to); }
+
+// kCount neighbours with one rounding each. What needs care is rare: one test for all of them, and then the slow way.
 template <uint32_t kCount, class Wide, class T>
 __device__ __forceinline__ void narrow_all(const Wide* x, T* to) {
 #pragma unroll
@@ -112,12 +129,32 @@ __device__ __forceinline__ void narrow_pair(float a, float b, __nv_bfloat16* to)
   const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
   to[0] = pair.x, to[1] = pair.y;
 }
+template <class Fp8>
+__device__ __forceinline__ void narrow_pair_fp8(float a, float b, Fp8* to) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  const __nv_fp8x2_storage_t pair = __nv_cvt_float2_to_fp8x2({a, b}, __NV_SATFINITE, Fp8::kKind);
+  to[0].code = static_cast<uint8_t>(pair), to[1].code = static_cast<uint8_t>(pair >> 8);
+#else
+  narrow(a, to[0]), narrow(b, to[1]);
+#endif
+}
+__device__ __forceinline__ void narrow_pair(float a, float b, E4m3* to) { narrow_pair_fp8(a, b, to); }
+__device__ __forceinline__ void narrow_pair(float a, float b, E5m2* to) { narrow_pair_fp8(a, b, to); }
+
+// Whether narrow() does more with it than round.
+template <class T>
+__device__ __forceinline__ bool needs_care(float x, const T*) {
+  return isnan(x);
+}
+__device__ __forceinline__ bool needs_care(float x, const E4m3*) { return !fits(x, E4m3{}); }
+__device__ __forceinline__ bool needs_care(float x, const E5m2*) { return !fits(x, E5m2{}); }
+
 template <uint32_t kCount, class T>
 __device__ __forceinline__ void narrow_all(const float* x, T* to) {
-  bool any_nan = false;
+  bool any = false;
 #pragma unroll
-  for (uint32_t k = 0; k < kCount; ++k) any_nan |= isnan(x[k]);
-  if (any_nan) {
+  for (uint32_t k = 0; k < kCount; ++k) any |= needs_care(x[k], to);
+  if (any) {
 #pragma unroll
     for (uint32_t k = 0; k < kCount; ++k) narrow(x[k], to[k]);
   } else {
@@ -153,7 +190,7 @@ template <class T>
 struct Typed {
   using Element = T;
   static constexpr bool kFours = true;                             // whether four neighbours are one access
-  static constexpr uint32_t kNeighbours = sizeof(T) == 2 ? 8 : 4;  // of 16 bytes, or 32 of f64
+  static constexpr uint32_t kNeighbours = sizeof(T) <= 2 ? 8 : 4;  // of 16 bytes; 8 of FP8, 32 of f64
   T* data;
   bool aligned;  // as whole tensors are, which start on 256-byte boundaries; a slice may start anywhere
   __host__ __device__ explicit Typed(const Array& array)
@@ -201,7 +238,28 @@ struct Typed {
   }
 };
 
-// Elements of a type known only at run time: for FP8 and for mixtures of dtypes, which would be too many to compile.
+// One element, or neighbours of an array that is aligned.
+template <class Wide, uint32_t kCount, class Access>
+__device__ __forceinline__ void load_some(const Access& x, uint32_t i, Wide* values) {
+  if constexpr (kCount == 1) {
+    values[0] = x.template load<Wide>(i);
+  } else {
+    __builtin_assume(x.aligned);
+    x.template load_all<Wide, kCount>(i, values);
+  }
+}
+template <class Wide, uint32_t kCount, class Access>
+__device__ __forceinline__ void store_some(const Access& x, uint32_t i, const Wide* values) {
+  if constexpr (kCount == 1) {
+    x.template store<Wide>(i, values[0]);
+  } else {
+    __builtin_assume(x.aligned);
+    x.template store_all<Wide, kCount>(i, values);
+  }
+}
+
+// Elements of a type known only at run time: for FP8 (except in casts) and for mixtures of dtypes, which would be too many
+// to compile.
 struct AnyTyped {
   static constexpr bool kFours = false;
   void* data;

@@ -137,7 +137,10 @@ void embedding_backward(Device& device, const EmbeddingBackward& op) {
   op.dtable.materialize(Layout::plain);
   const EmbeddingSum sum{as_count(op.indices.elements()), as_count(op.dtable.shape()[0]),
                          as_count(op.dtable.shape()[1]), op.padding};
-  launch_add_rows(cuda.stream(), sum, op.indices.as<int32_t>(), array(op.dy), array(op.dtable));
+  Tensor scratch;
+  if (const size_t bytes = embedding_scratch(sum)) scratch = workspace(cuda, bytes);
+  launch_add_rows(cuda.stream(), sum, op.indices.as<int32_t>(), scratch.empty() ? nullptr : scratch.data(),
+                  array(op.dy), array(op.dtable));
 }
 
 Refusal narrow_refuses(const Device&, const NarrowIndices& op) {

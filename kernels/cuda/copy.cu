@@ -1,5 +1,5 @@
-// What moves elements without changing them, and the sum that belongs to it: axes in another order, channels of images,
-// rows of a table, indices of 32 bits. Elements are moved as units of 1 to 16 bytes, as wide as the operands allow.
+// What moves elements without changing them: axes in another order, channels of images, rows of a table, indices of 32
+// bits. Elements are moved as units of 1 to 16 bytes, as wide as the operands allow.
 #include <cstdint>
 #include <string>
 
@@ -92,30 +92,6 @@ __global__ void __launch_bounds__(kThreads)
   out[i] = unit;
 }
 
-// A warp adds the rows of one entry, in their order, for 128 features; every lane has four of them.
-constexpr uint32_t kLanes = 32, kEntries = 4, kFeatures = 128, kOfLane = kFeatures / kLanes;
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kLanes* kEntries)
-    add_rows(EmbeddingSum s, const int32_t* indices, Access dy, Access dtable) {
-  const uint32_t lane = threadIdx.x % kLanes, entry = blockIdx.x * kEntries + threadIdx.x / kLanes;
-  const uint32_t feature = blockIdx.y * kFeatures + lane;
-  if (entry >= s.entries) return;
-  Wide sums[kOfLane] = {};
-  for (uint32_t first = 0; first < s.rows && static_cast<int64_t>(entry) != s.padding; first += kLanes) {
-    const bool mine = first + lane < s.rows && indices[first + lane] == static_cast<int32_t>(entry);
-    for (uint32_t found = __ballot_sync(0xffffffffu, mine); found != 0; found &= found - 1) {
-      const uint32_t start = (first + __ffs(static_cast<int>(found)) - 1) * s.features;
-#pragma unroll
-      for (uint32_t k = 0; k < kOfLane; ++k)
-        if (feature + k * kLanes < s.features) sums[k] += dy.template load<Wide>(start + feature + k * kLanes);
-    }
-  }
-#pragma unroll
-  for (uint32_t k = 0; k < kOfLane; ++k)
-    if (feature + k * kLanes < s.features)
-      dtable.template store<Wide>(entry * s.features + feature + k * kLanes, sums[k]);
-}
-
 __global__ void __launch_bounds__(kThreads) narrow(uint32_t n, const int2* wide, int32_t* out) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
@@ -165,17 +141,6 @@ void launch_take_rows(cudaStream_t stream, uint32_t rows, uint32_t width, uint32
         rows * width, width, entries, indices, static_cast<const Unit*>(table), static_cast<Unit*>(out));
   });
   launched("embedding");
-}
-
-void launch_add_rows(cudaStream_t stream, const EmbeddingSum& s, const int32_t* indices, Array dy, Array dtable) {
-  with_access({dy.dtype, dtable.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    add_rows<Wide>
-        <<<dim3(blocks_for(s.entries, kEntries), blocks_for(s.features, kFeatures)), kLanes * kEntries, 0, stream>>>(
-            s, indices, Access(dy), Access(dtable));
-  });
-  launched("embedding_backward");
 }
 
 void launch_narrow_indices(cudaStream_t stream, uint32_t n, const int32_t* wide, int32_t* out) {

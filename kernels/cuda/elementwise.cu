@@ -131,7 +131,8 @@ void with_typed(const Array& array, F&& f) {
   if (array.dtype == DType::f32) return f(Typed<float>(array));
   if (array.dtype == DType::f16) return f(Typed<__half>(array));
   if (array.dtype == DType::bf16) return f(Typed<__nv_bfloat16>(array));
-  if (array.dtype == DType::e4m3 || array.dtype == DType::e5m2) return f(AnyTyped(array));
+  if (array.dtype == DType::e4m3) return f(Typed<E4m3>(array));
+  if (array.dtype == DType::e5m2) return f(Typed<E5m2>(array));
   throw Error("no view of " + std::string(name_of(array.dtype)) + " for device code that computes in fp32");
 }
 

@@ -122,13 +122,16 @@ void launch_copy_channels(cudaStream_t, const Image& x, const Image& out, uint32
 // Rows of an index outside of the table are NaN.
 void launch_take_rows(cudaStream_t, uint32_t rows, uint32_t width, uint32_t entries, size_t bytes,
                       const int32_t* indices, const void* table, void* out);
+// An index that does not fit becomes -2^31.
+void launch_narrow_indices(cudaStream_t, uint32_t n, const int32_t* wide, int32_t* narrow);
+
+// embedding.cu
 struct EmbeddingSum {
   uint32_t rows, entries, features;
   int64_t padding;
 };
-void launch_add_rows(cudaStream_t, const EmbeddingSum&, const int32_t* indices, Array dy, Array dtable);
-// An index that does not fit becomes -2^31.
-void launch_narrow_indices(cudaStream_t, uint32_t n, const int32_t* wide, int32_t* narrow);
+size_t embedding_scratch(const EmbeddingSum&);  // bytes; 0: none
+void launch_add_rows(cudaStream_t, const EmbeddingSum&, const int32_t* indices, void* scratch, Array dy, Array dtable);
 
 // sequence.cu
 struct SoftmaxForm {
@@ -138,8 +141,9 @@ struct SoftmaxForm {
 };
 void launch_softmax(cudaStream_t, uint32_t rows, const SoftmaxForm&, Array x, Array out);
 void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t width, bool log, Array y, Array dy, Array dx);
-// mask[i] = whether word i of Dropout::block() is at least `least`.
-void launch_draw_mask(cudaStream_t, uint32_t n, uint64_t seed, uint64_t least, uint8_t* mask);
+// Draws the mask, mask[i] = whether word i of Dropout::block() is at least `least`, and applies it as launch_masked().
+void launch_dropout(cudaStream_t, const Channels& places, uint32_t share, uint64_t seed, uint64_t least, double factor,
+                    uint8_t* mask, Array x, Array out);
 // out = factor x where the mask has 1. Entry k of the mask decides about `share` elements, in logical order.
 void launch_masked(cudaStream_t, const Channels& places, uint32_t share, const uint8_t* mask, double factor, Array x,
                    Array out);

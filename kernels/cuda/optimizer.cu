@@ -14,7 +14,7 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256, kPerThread = 4, kPerBlock = kThreads * kPerThread;
+constexpr uint32_t kThreads = 256, kPerThread = 16, kPerBlock = kThreads * kPerThread;
 constexpr uint32_t kUpdatesPerThread = 16, kUpdatesPerBlock = kThreads * kUpdatesPerThread;
 
 // The last tensor whose first block is not beyond this one.
@@ -355,16 +355,41 @@ __global__ void __launch_bounds__(kMostRowThreads) root_of_sum(uint32_t n, const
   if (threadIdx.x == 0) norm.store<double>(0, sqrt(sum));
 }
 
+// Elements `from` to `to` times the factor; `from` is a multiple of kPerBlock.
+template <class Wide, class Access>
+__device__ __forceinline__ void scale_elements(const Access& x, uint32_t from, uint32_t to, Wide factor) {
+  if constexpr (Access::kFours) {
+    constexpr uint32_t kShare = Access::kNeighbours;
+    const uint32_t whole = from + (to - from) / kShare * kShare;
+#pragma unroll 4
+    for (uint32_t i = from + threadIdx.x * kShare; i < whole; i += kThreads * kShare) {
+      Wide values[kShare];
+      x.template load_all<Wide, kShare>(i, values);
+#pragma unroll
+      for (uint32_t k = 0; k < kShare; ++k) values[k] *= factor;
+      x.template store_all<Wide, kShare>(i, values);
+    }
+    from = whole;
+  }
+#pragma unroll 1
+  for (uint32_t i = from + threadIdx.x; i < to; i += kThreads)
+    x.template store<Wide>(i, x.template load<Wide>(i) * factor);
+}
+
 template <class Wide>
 __global__ void __launch_bounds__(kThreads)
     clip(const __grid_constant__ GradientBatch batch, AnyTyped norm, Wide limit) {
-  const uint32_t t = tensor_of_block(batch), n = batch.tensors[t].elements;
-  const uint32_t first = (blockIdx.x - batch.tensors[t].first_block) * kPerBlock + threadIdx.x;
-  const AnyTyped all(Array{batch.tensors[t].data, batch.tensors[t].dtype});
+  const GradientArray& one = batch.tensors[tensor_of_block(batch)];
+  const Array all{one.data, one.dtype};
+  const uint32_t from = (blockIdx.x - one.first_block) * kPerBlock,
+                 to = one.elements - from < kPerBlock ? one.elements : from + kPerBlock;
   const Wide factor = formulas::clip_factor(norm.load<Wide>(0), limit);
-#pragma unroll
-  for (uint32_t k = 0; k < kPerThread; ++k)
-    if (first + k * kThreads < n) all.store<Wide>(first + k * kThreads, all.load<Wide>(first + k * kThreads) * factor);
+  if constexpr (sizeof(Wide) == sizeof(float)) {
+    if (all.dtype == DType::f32) return scale_elements(Typed<float>(all), from, to, factor);
+    if (all.dtype == DType::f16) return scale_elements(Typed<__half>(all), from, to, factor);
+    if (all.dtype == DType::bf16) return scale_elements(Typed<__nv_bfloat16>(all), from, to, factor);
+  }
+  scale_elements(AnyTyped(all), from, to, factor);
 }
 
 uint32_t blocks_of(const GradientBatch& batch) {

@@ -4,88 +4,19 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/division.cuh"
-#include "kernels/cuda/images.cuh"
+#include "kernels/cuda/pixels.cuh"
+#include "kernels/cuda/pool_average.cuh"
+#include "kernels/cuda/pool_rows.cuh"
 #include "kernels/ops/formulas.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-
-// What belongs to a thread's number: a place in an image, of whose channels it has `share`.
-struct Walk {
-  uint32_t threads, share;
-  bool last;
-  Divisor first, second, third;
-  Walk(const Image& s, uint32_t n)
-      : threads(elements(s) / n),
-        share(n),
-        last(s.last),
-        first(s.last ? s.c / n : s.w),
-        second(s.last ? s.w : s.h),
-        third(s.last ? s.h : s.c) {}
-  __device__ __forceinline__ Place place(uint32_t i) const {
-    uint32_t low = i, middle = first.divide(low), high = second.divide(middle);
-    const uint32_t n = third.divide(high);
-    return last ? Place{n, low * share, high, middle} : Place{n, high, middle, low};
-  }
-};
-
-// The offset of a pixel is start + y * row + x * pixel.
-struct Steps {
-  uint32_t start, row, pixel;
-  __device__ __forceinline__ Steps(const Image& s, const Place& p)
-      : start(s.last ? p.n * s.h * s.w * s.c + p.c : (p.n * s.c + p.c) * s.h * s.w),
-        row(s.last ? s.w * s.c : s.w),
-        pixel(s.last ? s.c : 1) {}
-  __device__ __forceinline__ uint32_t at(int y, int x) const {
-    return start + static_cast<uint32_t>(y) * row + static_cast<uint32_t>(x) * pixel;
-  }
-};
-
-// Where kCount is more than one, everything is aligned: with_channels().
-template <class Wide, uint32_t kCount, class Access>
-__device__ __forceinline__ void load_some(const Access& x, uint32_t i, Wide* values) {
-  if constexpr (kCount == 1) {
-    values[0] = x.template load<Wide>(i);
-  } else {
-    __builtin_assume(x.aligned);
-    x.template load_all<Wide, kCount>(i, values);
-  }
-}
-template <class Wide, uint32_t kCount, class Access>
-__device__ __forceinline__ void store_some(const Access& x, uint32_t i, const Wide* values) {
-  if constexpr (kCount == 1) {
-    x.template store<Wide>(i, values[0]);
-  } else {
-    __builtin_assume(x.aligned);
-    x.template store_all<Wide, kCount>(i, values);
-  }
-}
-
-// A sum by the number of elements of a window; by a power of two it is a product, which has the same bits.
-template <class Wide>
-struct Average {
-  Wide divisor, factor;
-  bool exact;
-  explicit Average(const WindowArgs& w)
-      : divisor(static_cast<Wide>(w.kernel_h * w.kernel_w)),
-        factor(1 / divisor),
-        exact(((w.kernel_h * w.kernel_w) & (w.kernel_h * w.kernel_w - 1)) == 0) {}
-  template <uint32_t kCount>
-  __device__ __forceinline__ void of(Wide* sums) const {
-    if (exact) {
-#pragma unroll
-      for (uint32_t k = 0; k < kCount; ++k) sums[k] *= factor;
-    } else {
-#pragma unroll
-      for (uint32_t k = 0; k < kCount; ++k) sums[k] /= divisor;
-    }
-  }
-};
 
 // f(number in the window, values) for what a window has inside of the image, in order.
 template <class Wide, uint32_t kCount, class Access, class F>
@@ -298,22 +229,14 @@ __global__ void __launch_bounds__(kThreads) pool_backward_squares(Walk walk, Gra
         store_some<Wide, kCount>(dx, of_dx.at(row + r, column + q), sums[r][q]);
 }
 
-template <class Access>
-constexpr uint32_t most_channels() {
-  if constexpr (Access::kFours) return sizeof(typename Access::Element) <= 4 ? Access::kNeighbours : 1;
-  return 1;
-}
-
 // f(number of channels that a thread takes).
 template <class Access, class F>
 void with_channels(const Image& one, const Image& other, const uint8_t* indices, bool indices_last, const Access& a,
                    const Access& b, F&& f) {
   constexpr uint32_t kMost = most_channels<Access>();
-  if constexpr (kMost > 1)
-    if (one.last && other.last && one.c % kMost == 0 && a.aligned && b.aligned &&
-        (!indices || (indices_last && reinterpret_cast<uintptr_t>(indices) % kMost == 0)))
-      return f(std::integral_constant<uint32_t, kMost>{});
-  f(std::integral_constant<uint32_t, 1>{});
+  if (indices && (!indices_last || reinterpret_cast<uintptr_t>(indices) % kMost != 0))
+    return f(std::integral_constant<uint32_t, 1>{});
+  with_channels(one, other, a, b, std::forward<F>(f));
 }
 
 template <bool kAverage>
@@ -323,6 +246,10 @@ void start_backward(cudaStream_t stream, const Gradients& s, Array dy_data, Arra
     using Wide = typename decltype(choice)::Wide;
     const Access dy(dy_data), dx(dx_data);
     const Average<Wide> average(s.w);
+    if constexpr (kHasPoolRows<Access>)
+      if (!s.indices_last &&
+          start_pool_rows_backward<Wide, kAverage>(stream, s.in, s.result, s.w, average, dy, dx, s.indices))
+        return;
     with_channels(s.result, s.in, s.indices, s.indices_last, dy, dx, [&](auto channels) {
       constexpr uint32_t kCount = decltype(channels)::value;
       if constexpr (Access::kFours)
@@ -349,6 +276,8 @@ void launch_max_pool(cudaStream_t stream, const Image& x, const Image& out, cons
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     const Access from(x_data), to(out_data);
+    if constexpr (kHasPoolRows<Access>)
+      if (!indices_last && start_pool_rows<Wide, false>(stream, x, out, w, Average<Wide>(w), from, to, indices)) return;
     with_channels(x, out, indices, indices_last, from, to, [&](auto channels) {
       constexpr uint32_t kCount = decltype(channels)::value;
       const Walk walk(out, kCount);
@@ -371,6 +300,8 @@ void launch_avg_pool(cudaStream_t stream, const Image& x, const Image& out, cons
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     const Access from(x_data), to(out_data);
+    if constexpr (kHasPoolRows<Access>)
+      if (start_pool_rows<Wide, true>(stream, x, out, w, Average<Wide>(w), from, to, nullptr)) return;
     with_channels(x, out, nullptr, false, from, to, [&](auto channels) {
       constexpr uint32_t kCount = decltype(channels)::value;
       const Walk walk(out, kCount);

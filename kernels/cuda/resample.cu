@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/arrays.cuh"
-#include "kernels/cuda/images.cuh"
+#include "kernels/cuda/pixels.cuh"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -11,10 +11,13 @@ namespace {
 constexpr uint32_t kThreads = 256;
 
 // One row or column of the result: `count` sources from `first` on, the first with one weight and the others with another.
-struct Source {
+template <class Wide>
+struct SourceOf {
   uint32_t first, count;
-  double weight, others;
+  Wide weight, others;
+  __device__ __forceinline__ Wide weight_of(uint32_t i) const { return i == first ? weight : others; }
 };
+using Source = SourceOf<double>;  // as it is computed
 struct Range {
   uint32_t begin, end;
 };
@@ -39,14 +42,19 @@ __device__ Source source_of(Resampling resampling, uint32_t i, uint32_t in, uint
   return {first, count, 1.0 / count, 1.0 / count};
 }
 
+template <class Wide>
 __global__ void __launch_bounds__(kThreads)
-    find_sources(Resampling resampling, uint32_t in, uint32_t out, Source* all) {
+    find_sources(Resampling resampling, uint32_t in, uint32_t out, SourceOf<Wide>* all) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i < out) all[i] = source_of(resampling, i, in, out);
+  if (i >= out) return;
+  const Source source = source_of(resampling, i, in, out);
+  all[i] = {source.first, source.count, static_cast<Wide>(source.weight), static_cast<Wide>(source.others)};
 }
 
 // First and last sources do not decrease, so that the results of a source are neighbours.
-__global__ void __launch_bounds__(kThreads) find_results(uint32_t in, uint32_t out, const Source* all, Range* ranges) {
+template <class Wide>
+__global__ void __launch_bounds__(kThreads)
+    find_results(uint32_t in, uint32_t out, const SourceOf<Wide>* all, Range* ranges) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= in) return;
   uint32_t begin = 0, end = 0;
@@ -57,56 +65,64 @@ __global__ void __launch_bounds__(kThreads) find_results(uint32_t in, uint32_t o
   ranges[i] = {begin, end};
 }
 
-template <class Wide>
-__device__ __forceinline__ Wide weight_of(const Source& source, uint32_t i) {
-  return static_cast<Wide>(i == source.first ? source.weight : source.others);
-}
-
-template <class Wide, class Access>
+template <class Wide, uint32_t kCount, class Access>
 __global__ void __launch_bounds__(kThreads)
-    resample(Image xs, Image ys, const Source* rows, const Source* columns, Access x, Access out) {
+    resample(Walk walk, Image xs, const SourceOf<Wide>* rows, const SourceOf<Wide>* columns, Access x, Access out) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= elements(ys)) return;
-  const Place p = place_of(ys, i);
-  const Source row = rows[p.y], column = columns[p.x];
-  Wide sum = 0;
+  if (i >= walk.threads) return;
+  const Place p = walk.place(i);
+  const Steps steps(xs, p);
+  const SourceOf<Wide> row = rows[p.y], column = columns[p.x];
+  Wide sums[kCount] = {};
   for (uint32_t y = row.first; y < row.first + row.count; ++y)
-    for (uint32_t c = column.first; c < column.first + column.count; ++c)
-      sum += weight_of<Wide>(row, y) * weight_of<Wide>(column, c) * x.template load<Wide>(offset(xs, p.n, p.c, y, c));
-  out.template store<Wide>(i, sum);
+    for (uint32_t c = column.first; c < column.first + column.count; ++c) {
+      const Wide weight = row.weight_of(y) * column.weight_of(c);
+      Wide values[kCount];
+      load_some<Wide, kCount>(x, steps.at(static_cast<int>(y), static_cast<int>(c)), values);
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) sums[k] += weight * values[k];
+    }
+  store_some<Wide, kCount>(out, i * kCount, sums);
 }
 
-template <class Wide, class Access>
+template <class Wide, uint32_t kCount, class Access>
 __global__ void __launch_bounds__(kThreads)
-    resample_backward(Image dys, Image dxs, const Source* rows, const Source* columns, const Range* row_ranges,
-                      const Range* column_ranges, Access dy, Access dx) {
+    resample_backward(Walk walk, Image dys, const SourceOf<Wide>* rows, const SourceOf<Wide>* columns,
+                      const Range* row_ranges, const Range* column_ranges, Access dy, Access dx) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= elements(dxs)) return;
-  const Place p = place_of(dxs, i);
+  if (i >= walk.threads) return;
+  const Place p = walk.place(i);
+  const Steps steps(dys, p);
   const Range along_y = row_ranges[p.y], along_x = column_ranges[p.x];
-  Wide sum = 0;
+  Wide sums[kCount] = {};
   for (uint32_t y = along_y.begin; y < along_y.end; ++y)
-    for (uint32_t c = along_x.begin; c < along_x.end; ++c)
-      sum += weight_of<Wide>(rows[y], p.y) * weight_of<Wide>(columns[c], p.x) *
-             dy.template load<Wide>(offset(dys, p.n, p.c, y, c));
-  dx.template store<Wide>(i, sum);
+    for (uint32_t c = along_x.begin; c < along_x.end; ++c) {
+      const Wide weight = rows[y].weight_of(p.y) * columns[c].weight_of(p.x);
+      Wide values[kCount];
+      load_some<Wide, kCount>(dy, steps.at(static_cast<int>(y), static_cast<int>(c)), values);
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) sums[k] += weight * values[k];
+    }
+  store_some<Wide, kCount>(dx, i * kCount, sums);
 }
 
 // In the scratch memory: the sources of the rows and of the columns, then the ranges of both.
+template <class Wide>
 struct Tables {
-  Source *rows, *columns;
+  SourceOf<Wide>*rows, *columns;
   Range *row_ranges, *column_ranges;
   Tables(void* scratch, const Image& x, const Image& out)
-      : rows(static_cast<Source*>(scratch)),
+      : rows(static_cast<SourceOf<Wide>*>(scratch)),
         columns(rows + out.h),
         row_ranges(reinterpret_cast<Range*>(columns + out.w)),
         column_ranges(row_ranges + x.h) {}
 };
 
-Tables filled(cudaStream_t stream, Resampling resampling, void* scratch, const Image& x, const Image& out,
-              bool ranges) {
-  const Tables tables(scratch, x, out);
-  const auto fill = [&](uint32_t in, uint32_t wanted, Source* sources, Range* results) {
+template <class Wide>
+Tables<Wide> filled(cudaStream_t stream, Resampling resampling, void* scratch, const Image& x, const Image& out,
+                    bool ranges) {
+  const Tables<Wide> tables(scratch, x, out);
+  const auto fill = [&](uint32_t in, uint32_t wanted, SourceOf<Wide>* sources, Range* results) {
     find_sources<<<blocks_for(wanted, kThreads), kThreads, 0, stream>>>(resampling, in, wanted, sources);
     launched("sources of resampling");
     if (!ranges) return;
@@ -126,24 +142,34 @@ size_t resample_scratch(const Image& x, const Image& out) {
 
 void launch_resample(cudaStream_t stream, Resampling resampling, void* scratch, const Image& x, const Image& out,
                      Array x_data, Array out_data) {
-  const Tables tables = filled(stream, resampling, scratch, x, out, false);
   with_access({x_data.dtype, out_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    resample<Wide><<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(x, out, tables.rows, tables.columns,
-                                                                                 Access(x_data), Access(out_data));
+    const auto tables = filled<Wide>(stream, resampling, scratch, x, out, false);
+    const Access from(x_data), to(out_data);
+    with_channels(x, out, from, to, [&](auto channels) {
+      constexpr uint32_t kCount = decltype(channels)::value;
+      const Walk walk(out, kCount);
+      resample<Wide, kCount>
+          <<<blocks_for(walk.threads, kThreads), kThreads, 0, stream>>>(walk, x, tables.rows, tables.columns, from, to);
+    });
   });
   launched("resample2d");
 }
 
 void launch_resample_backward(cudaStream_t stream, Resampling resampling, void* scratch, const Image& dy,
                               const Image& dx, Array dy_data, Array dx_data) {
-  const Tables tables = filled(stream, resampling, scratch, dx, dy, true);
   with_access({dy_data.dtype, dx_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    resample_backward<Wide><<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(
-        dy, dx, tables.rows, tables.columns, tables.row_ranges, tables.column_ranges, Access(dy_data), Access(dx_data));
+    const auto tables = filled<Wide>(stream, resampling, scratch, dx, dy, true);
+    const Access from(dy_data), to(dx_data);
+    with_channels(dy, dx, from, to, [&](auto channels) {
+      constexpr uint32_t kCount = decltype(channels)::value;
+      const Walk walk(dx, kCount);
+      resample_backward<Wide, kCount><<<blocks_for(walk.threads, kThreads), kThreads, 0, stream>>>(
+          walk, dy, tables.rows, tables.columns, tables.row_ranges, tables.column_ranges, from, to);
+    });
   });
   launched("resample2d_backward");
 }

@@ -45,11 +45,13 @@ Refusal dropout_refuses_these(const Tensor& x, const Tensor& out, const Tensor& 
   if (reads_mask && mask.layout() != Layout::plain) return "reads masks of layout plain";
   return not_plain({&mask});
 }
-void apply_mask(CudaDevice& cuda, const Tensor& x, const Tensor& mask, const Tensor& out, double p) {
-  const bool last = x.layout() == Layout::nhwc;
-  const auto count = static_cast<uint32_t>(x.elements());
-  launch_masked(cuda.stream(), last ? channels(x) : Channels{count, 1, 1, false},
-                count / static_cast<uint32_t>(mask.elements()), mask.as<uint8_t>(), 1 / (1 - p), array(x), array(out));
+// Elements of x by the place of the mask that decides about them, and how many an entry of the mask decides about.
+Channels places_of(const Tensor& x) {
+  if (x.layout() == Layout::nhwc) return channels(x);
+  return {static_cast<uint32_t>(x.elements()), 1, 1, false};
+}
+uint32_t share_of(const Tensor& x, const Tensor& mask) {
+  return static_cast<uint32_t>(x.elements()) / static_cast<uint32_t>(mask.elements());
 }
 
 Refusal dropout_refuses(const Device&, const Dropout& op) {
@@ -60,8 +62,8 @@ void dropout(Device& device, const Dropout& op) {
   op.mask.materialize(Layout::plain), op.out.materialize(op.x.layout());
   // A word is kept if it is at least p 2^32.
   const auto least = static_cast<uint64_t>(std::ceil(op.p * 0x1p32));
-  launch_draw_mask(cuda.stream(), static_cast<uint32_t>(op.mask.elements()), op.seed, least, op.mask.as<uint8_t>());
-  apply_mask(cuda, op.x, op.mask, op.out, op.p);
+  launch_dropout(cuda.stream(), places_of(op.x), share_of(op.x, op.mask), op.seed, least, 1 / (1 - op.p),
+                 op.mask.as<uint8_t>(), array(op.x), array(op.out));
 }
 
 Refusal dropout_backward_refuses(const Device&, const DropoutBackward& op) {
@@ -70,7 +72,8 @@ Refusal dropout_backward_refuses(const Device&, const DropoutBackward& op) {
 void dropout_backward(Device& device, const DropoutBackward& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.dy.layout());
-  apply_mask(cuda, op.dy, op.mask, op.dx, op.p);
+  launch_masked(cuda.stream(), places_of(op.dy), share_of(op.dy, op.mask), op.mask.as<uint8_t>(), 1 / (1 - op.p),
+                array(op.dy), array(op.dx));
 }
 
 Refusal lstm_refuses(const Device&, const LstmCell& op) {

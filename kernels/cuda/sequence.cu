@@ -1,5 +1,7 @@
 // Softmax of rows, dropout, and the LSTM cell.
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
@@ -110,39 +112,103 @@ struct Masked {
   }
 };
 
-template <class Wide, class Access>
+// The mask drawn where it is used. x is not channels last, and each entry of the mask decides about one element.
+template <class Wide>
+struct DrawnAndMasked {
+  uint8_t* mask;
+  uint64_t seed, least;
+  Wide factor;
+  __device__ Wide operator()(uint32_t i, Wide x) const {
+    const uint4 words = dropout_words(seed, i / 4);
+    const uint32_t choice = i % 4;
+    keep(choice == 0 ? words.x : choice == 1 ? words.y : choice == 2 ? words.z : words.w, least, mask[i]);
+    return mask[i] ? x * factor : Wide(0);
+  }
+  template <uint32_t kCount>
+  __device__ __forceinline__ void all(uint32_t i, Wide* x) const {
+    Neighbours<uint8_t, kCount> kept;
+#pragma unroll
+    for (uint32_t k = 0; k < kCount; k += 4) {
+      const uint4 words = dropout_words(seed, (i + k) / 4);
+      keep(words.x, least, kept.values[k]), keep(words.y, least, kept.values[k + 1]);
+      keep(words.z, least, kept.values[k + 2]), keep(words.w, least, kept.values[k + 3]);
+    }
+    if (reinterpret_cast<uintptr_t>(mask) % kCount == 0) {
+      kept.write(mask + i);
+    } else {
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) mask[i + k] = kept.values[k];
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kCount; ++k) x[k] = kept.values[k] ? x[k] * factor : Wide(0);
+  }
+};
+
+// A thread has kCount neighbouring units of one row. Side: the state and the output, which may have another dtype.
+template <class Wide, uint32_t kCount, class Access, class Side>
 __global__ void __launch_bounds__(kMapThreads)
-    lstm_cell(uint32_t n, uint32_t hidden, Access z, AnyTyped before, Access gates, AnyTyped c, AnyTyped h) {
-  const uint32_t k = blockIdx.x * kMapThreads + threadIdx.x;
+    lstm_cell(uint32_t n, Divisor hidden, Access z, Side before, Access gates, Side c, Side h) {
+  const uint32_t k = (blockIdx.x * kMapThreads + threadIdx.x) * kCount;
   if (k >= n) return;
-  const uint32_t base = k / hidden * 4 * hidden + k % hidden;
-  const Wide i = formulas::sigmoid(z.template load<Wide>(base)),
-             f = formulas::sigmoid(z.template load<Wide>(base + hidden)),
-             g = tanh(z.template load<Wide>(base + 2 * hidden)),
-             o = formulas::sigmoid(z.template load<Wide>(base + 3 * hidden));
-  gates.template store<Wide>(base, i), gates.template store<Wide>(base + hidden, f);
-  gates.template store<Wide>(base + 2 * hidden, g), gates.template store<Wide>(base + 3 * hidden, o);
-  const Wide next = f * before.load<Wide>(k) + i * g;
-  c.store<Wide>(k, next);
-  h.store<Wide>(k, o * tanh(next));
+  uint32_t unit = k;
+  const uint32_t row = hidden.divide(unit), size = hidden.divisor, base = row * 4 * size + unit;
+  Wide i[kCount], f[kCount], g[kCount], o[kCount], state[kCount];
+  load_some<Wide, kCount>(z, base, i), load_some<Wide, kCount>(z, base + size, f);
+  load_some<Wide, kCount>(z, base + 2 * size, g), load_some<Wide, kCount>(z, base + 3 * size, o);
+  load_some<Wide, kCount>(before, k, state);
+#pragma unroll
+  for (uint32_t j = 0; j < kCount; ++j) {
+    i[j] = formulas::sigmoid(i[j]), f[j] = formulas::sigmoid(f[j]), g[j] = tanh(g[j]), o[j] = formulas::sigmoid(o[j]);
+    state[j] = f[j] * state[j] + i[j] * g[j];
+  }
+  store_some<Wide, kCount>(gates, base, i), store_some<Wide, kCount>(gates, base + size, f);
+  store_some<Wide, kCount>(gates, base + 2 * size, g), store_some<Wide, kCount>(gates, base + 3 * size, o);
+  store_some<Wide, kCount>(c, k, state);
+#pragma unroll
+  for (uint32_t j = 0; j < kCount; ++j) o[j] *= tanh(state[j]);
+  store_some<Wide, kCount>(h, k, o);
 }
 
-template <class Wide, class Access>
+template <class Wide, uint32_t kCount, class Access, class Side>
 __global__ void __launch_bounds__(kMapThreads)
-    lstm_cell_backward(uint32_t n, uint32_t hidden, Access gates, AnyTyped before, AnyTyped c, AnyTyped dh,
-                       AnyTyped dc_next, Access dz, AnyTyped dc_before) {
-  const uint32_t k = blockIdx.x * kMapThreads + threadIdx.x;
+    lstm_cell_backward(uint32_t n, Divisor hidden, Access gates, Side before, Side c, Side dh, Side dc_next, Access dz,
+                       Side dc_before) {
+  const uint32_t k = (blockIdx.x * kMapThreads + threadIdx.x) * kCount;
   if (k >= n) return;
-  const uint32_t base = k / hidden * 4 * hidden + k % hidden;
-  const Wide i = gates.template load<Wide>(base), f = gates.template load<Wide>(base + hidden),
-             g = gates.template load<Wide>(base + 2 * hidden), o = gates.template load<Wide>(base + 3 * hidden);
-  const Wide t = tanh(c.load<Wide>(k)), dout = dh.load<Wide>(k);
-  const Wide dc = dc_next.load<Wide>(k) + dout * o * (Wide(1) - t * t);
-  dz.template store<Wide>(base, dc * g * i * (Wide(1) - i));
-  dz.template store<Wide>(base + hidden, dc * before.load<Wide>(k) * f * (Wide(1) - f));
-  dz.template store<Wide>(base + 2 * hidden, dc * i * (Wide(1) - g * g));
-  dz.template store<Wide>(base + 3 * hidden, dout * t * o * (Wide(1) - o));
-  dc_before.store<Wide>(k, dc * f);
+  uint32_t unit = k;
+  const uint32_t row = hidden.divide(unit), size = hidden.divisor, base = row * 4 * size + unit;
+  Wide i[kCount], f[kCount], g[kCount], o[kCount], state[kCount], t[kCount], dout[kCount], dc[kCount];
+  load_some<Wide, kCount>(gates, base, i), load_some<Wide, kCount>(gates, base + size, f);
+  load_some<Wide, kCount>(gates, base + 2 * size, g), load_some<Wide, kCount>(gates, base + 3 * size, o);
+  load_some<Wide, kCount>(before, k, state), load_some<Wide, kCount>(c, k, t);
+  load_some<Wide, kCount>(dh, k, dout), load_some<Wide, kCount>(dc_next, k, dc);
+#pragma unroll
+  for (uint32_t j = 0; j < kCount; ++j) {
+    t[j] = tanh(t[j]);
+    dc[j] += dout[j] * o[j] * (Wide(1) - t[j] * t[j]);
+    o[j] = dout[j] * t[j] * o[j] * (Wide(1) - o[j]);
+    const Wide di = dc[j] * g[j] * i[j] * (Wide(1) - i[j]);
+    g[j] = dc[j] * i[j] * (Wide(1) - g[j] * g[j]);
+    i[j] = di;
+    state[j] = dc[j] * state[j] * f[j] * (Wide(1) - f[j]);
+    dc[j] *= f[j];
+  }
+  store_some<Wide, kCount>(dz, base, i), store_some<Wide, kCount>(dz, base + size, state);
+  store_some<Wide, kCount>(dz, base + 2 * size, g), store_some<Wide, kCount>(dz, base + 3 * size, o);
+  store_some<Wide, kCount>(dc_before, k, dc);
+}
+
+// f(neighbours of a thread, how the state is accessed): wide accesses if all operands have one dtype and begin at 16 bytes.
+template <class Access, class F>
+void with_units(uint32_t hidden, std::initializer_list<Array> all, F&& f) {
+  if constexpr (Access::kFours) {
+    const auto is_wide = [&](const Array& one) {
+      return one.dtype == all.begin()->dtype && reinterpret_cast<uintptr_t>(one.data) % 16 == 0;
+    };
+    if (hidden % Access::kNeighbours == 0 && std::all_of(all.begin(), all.end(), is_wide))
+      return f(std::integral_constant<uint32_t, Access::kNeighbours>{}, std::type_identity<Access>{});
+  }
+  f(std::integral_constant<uint32_t, 1>{}, std::type_identity<AnyTyped>{});
 }
 
 }  // namespace
@@ -172,9 +238,26 @@ void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t width,
   launched("softmax_backward");
 }
 
-void launch_draw_mask(cudaStream_t stream, uint32_t n, uint64_t seed, uint64_t least, uint8_t* mask) {
-  draw_mask<<<blocks_for(n, 4 * kMapThreads), kMapThreads, 0, stream>>>(n, seed, least, mask);
-  launched("mask of dropout");
+void launch_dropout(cudaStream_t stream, const Channels& places, uint32_t share, uint64_t seed, uint64_t least,
+                    double factor, uint8_t* mask, Array x, Array out) {
+  const uint32_t n = places.elements();
+  bool is_done = false;
+  if (share == 1 && !places.last)
+    with_access({x.dtype, out.dtype}, [&](auto choice) {
+      using Access = typename decltype(choice)::Access;
+      using Wide = typename decltype(choice)::Wide;
+      if constexpr (Access::kFours) {
+        start_one<Wide>(stream, n, Access(x), Access(out),
+                        DrawnAndMasked<Wide>{mask, seed, least, static_cast<Wide>(factor)});
+        is_done = true;
+      }
+    });
+  if (!is_done) {
+    draw_mask<<<blocks_for(n / share, 4 * kMapThreads), kMapThreads, 0, stream>>>(n / share, seed, least, mask);
+    launched("mask of dropout");
+    return launch_masked(stream, places, share, mask, factor, x, out);
+  }
+  launched("dropout");
 }
 
 void launch_masked(cudaStream_t stream, const Channels& places, uint32_t share, const uint8_t* mask, double factor,
@@ -193,8 +276,12 @@ void launch_lstm_cell(cudaStream_t stream, uint32_t n, uint32_t hidden, const Ls
   with_access({a.z.dtype, a.gates.dtype}, {a.c_before.dtype, a.c.dtype, a.h.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    lstm_cell<Wide><<<blocks_for(n, kMapThreads), kMapThreads, 0, stream>>>(
-        n, hidden, Access(a.z), AnyTyped(a.c_before), Access(a.gates), AnyTyped(a.c), AnyTyped(a.h));
+    with_units<Access>(hidden, {a.z, a.gates, a.c_before, a.c, a.h}, [&](auto count, auto side) {
+      constexpr uint32_t kCount = decltype(count)::value;
+      using Side = typename decltype(side)::type;
+      lstm_cell<Wide, kCount><<<blocks_for(n, kCount * kMapThreads), kMapThreads, 0, stream>>>(
+          n, Divisor(hidden), Access(a.z), Side(a.c_before), Access(a.gates), Side(a.c), Side(a.h));
+    });
   });
   launched("lstm_cell");
 }
@@ -204,9 +291,14 @@ void launch_lstm_cell_backward(cudaStream_t stream, uint32_t n, uint32_t hidden,
               [&](auto choice) {
                 using Access = typename decltype(choice)::Access;
                 using Wide = typename decltype(choice)::Wide;
-                lstm_cell_backward<Wide><<<blocks_for(n, kMapThreads), kMapThreads, 0, stream>>>(
-                    n, hidden, Access(a.gates), AnyTyped(a.c_before), AnyTyped(a.c), AnyTyped(a.dh), AnyTyped(a.dc),
-                    Access(a.dz), AnyTyped(a.dc_before));
+                const std::initializer_list<Array> all = {a.gates, a.dz, a.c_before, a.c, a.dh, a.dc, a.dc_before};
+                with_units<Access>(hidden, all, [&](auto count, auto side) {
+                  constexpr uint32_t kCount = decltype(count)::value;
+                  using Side = typename decltype(side)::type;
+                  lstm_cell_backward<Wide, kCount><<<blocks_for(n, kCount * kMapThreads), kMapThreads, 0, stream>>>(
+                      n, Divisor(hidden), Access(a.gates), Side(a.c_before), Side(a.c), Side(a.dh), Side(a.dc),
+                      Access(a.dz), Side(a.dc_before));
+                });
               });
   launched("lstm_cell_backward");
 }

@@ -145,9 +145,8 @@ std::vector<unsigned char> codes_of(DType element, std::vector<float> scaled) {
     return codes;
   }
   for (float& x : scaled) x = std::isnan(x) || x > largest ? largest : x < -largest ? -largest : x;
-  std::vector<unsigned char> packed(bytes_for(element, scaled.size()));
-  convert(DType::f32, scaled.data(), element, packed.data(), scaled.size());
-  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<unsigned char>(load_code(element, packed.data(), i));
+  for (size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<unsigned char>(encode(element, static_cast<double>(scaled[i])));
   return codes;
 }
 

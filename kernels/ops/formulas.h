@@ -110,8 +110,12 @@ HM_HOST_DEVICE T silu_backward(T x, T dy) {
 
 // Half of erfc(-x / sqrt(2)): the share of a normal distribution below x. erf would cancel for negative x; the rounding
 // of x / sqrt(2), which erfc amplifies x^2 times, is corrected to first order.
+// On a GPU CUDA's function of fp32, within 5 units in the last place (CUDA C++ Programming Guide, mathematical functions); it takes fewer instructions.
 template <class T>
 HM_HOST_DEVICE T normal_share(T x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) return normcdff(x);
+#endif
   // 1 / sqrt(2), as the sum of two doubles and of two numbers of type T
   constexpr double kExact = 0.70710678118654752440, kRest = -4.8336466567264567e-17;
   constexpr T kHigh = T(kExact), kLow = T(kExact - static_cast<double>(kHigh) + kRest);

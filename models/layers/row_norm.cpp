@@ -25,9 +25,9 @@ class RowNormLayer : public TappedLayer {
   RowNormLayer(const Init& init, std::string name, const RowNorm& norm) : TappedLayer(std::move(name)), norm_(norm) {
     const Shape shape{norm.entries};
     const auto count = static_cast<size_t>(norm.entries);
-    scale_ = init.param(this->name() + ".scale", shape, init.policy.norm, std::vector<double>(count, 1.0));
+    scale_ = init.param(this->name() + ".scale", shape, init.policy.param, std::vector<double>(count, 1.0));
     if (norm.centred)
-      shift_ = init.param(this->name() + ".shift", shape, init.policy.norm, std::vector<double>(count, 0.0));
+      shift_ = init.param(this->name() + ".shift", shape, init.policy.param, std::vector<double>(count, 0.0));
   }
 
   std::vector<Param*> params() override {

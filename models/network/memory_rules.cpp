@@ -139,19 +139,19 @@ void compute_gradients_together(const MemoryRequest& r, LayerMemory& memory) {
       memory.with_gradient.push_back({weight.elements, weight.computed});
 }
 
-// Scale and shift in the dtype of norms; the statistics of each row; the input, from which the normalised value is
+// Scale and shift in the dtype of parameters; the statistics of each row; the input, from which the normalised value is
 // computed again.
 LayerMemory norm_of_rows(const MemoryRequest& r, std::string_view operation, int64_t entries, int64_t rows,
                          bool is_centred) {
   LayerMemory memory = one_operation(r, operation);
   memory.keeps_input = true;
-  memory.weights.push_back(weight_of(r, operation, "scale", entries, r.policy.norm));
+  memory.weights.push_back(weight_of(r, operation, "scale", entries, r.policy.param));
   memory.keeps.push_back({rows, wide(memory.read)});
   if (!is_centred) {
     compute_gradients_together(r, memory);
     return memory;
   }
-  memory.weights.push_back(weight_of(r, operation, "shift", entries, r.policy.norm));
+  memory.weights.push_back(weight_of(r, operation, "shift", entries, r.policy.param));
   memory.weights.back().kept = false;
   memory.keeps.push_back({rows, wide(memory.read)});
   compute_gradients_together(r, memory);
@@ -191,7 +191,7 @@ LayerMemory batchnorm(const MemoryRequest& r) {
   LayerMemory memory = one_operation(r, "batch_norm");
   memory.keeps_input = true;
   for (const char* part : {"scale", "shift"}) {
-    memory.weights.push_back(weight_of(r, "batch_norm", part, channels, r.policy.norm));
+    memory.weights.push_back(weight_of(r, "batch_norm", part, channels, r.policy.batch_norm));
     memory.weights.back().is_trained = r.arguments.flag("affine");
   }
   compute_gradients_together(r, memory);
