@@ -203,8 +203,8 @@ TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
   };
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3})
     for (const Form& form : {Form{2, 2, 0}, Form{3, 2, 1}, Form{3, 2, 0}, Form{4, 2, 1}, Form{3, 1, 1}, Form{5, 3, 2}})
-      for (const auto& [channels, height, width] :
-           {std::array<int64_t, 3>{3, 11, 8}, {16, 11, 8}, {8, 6, 16}, {5, 4, 24}, {3, 2, 8}}) {
+      for (const auto& size : {std::array<int64_t, 3>{3, 11, 8}, {16, 11, 8}, {8, 6, 16}, {5, 4, 24}, {3, 2, 8}}) {
+        const int64_t channels = size[0], height = size[1], width = size[2];
         if (height + 2 * form.pad < form.kernel) continue;
         const Window window{.stride_h = form.stride, .stride_w = form.stride, .pad_h = form.pad, .pad_w = form.pad};
         const auto pooled = [&](int64_t size) { return window_extent(size, form.kernel, form.stride, form.pad, 1); };
