@@ -168,10 +168,11 @@ TEST(Policies, SayWhatTheFrameworksTableSays) {
 // converts every other module (apex/fp16_utils/fp16util.py, convert_network).
 TEST(Policies, KeepBatchNormInFp32AndNoOtherNorm) {
   for (const char* policy : {"fp16-bn32", "fp16-master", "apex-o2"})
-    for (const char* subject : {"layernorm", "groupnorm", "rmsnorm", "gpt", "batchnorm2d"}) {
+    for (const std::string subject : {"layernorm/b8_d16", "groupnorm/b4_c8_s4_g4", "rmsnorm/b8_d16",
+                                      "gpt/b8_t32_n2_h2_d32_v27", "batchnorm2d/b4_c3_s4"}) {
       Trial trial(test_spec(subject, policy));
       for (const Param* param : trial.params())
-        EXPECT_EQ(param->value.dtype(), std::string(subject) == "batchnorm2d" ? DType::f32 : DType::f16)
+        EXPECT_EQ(param->value.dtype(), subject.starts_with("batchnorm2d") ? DType::f32 : DType::f16)
             << policy << " " << subject << " " << param->name;
     }
 }
