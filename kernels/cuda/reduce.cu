@@ -9,8 +9,6 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = kSumThreads;
-
 // Mixtures of dtypes are slow anyway, and their code is long.
 template <class Access>
 constexpr uint32_t kLoadsOf = 4;

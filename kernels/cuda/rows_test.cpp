@@ -207,7 +207,9 @@ TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
         const int64_t channels = size[0], height = size[1], width = size[2];
         if (height + 2 * form.pad < form.kernel) continue;
         const Window window{.stride_h = form.stride, .stride_w = form.stride, .pad_h = form.pad, .pad_w = form.pad};
-        const auto pooled = [&](int64_t size) { return window_extent(size, form.kernel, form.stride, form.pad, 1); };
+        const auto pooled = [&](int64_t extent) {
+          return window_extent(extent, form.kernel, form.stride, form.pad, 1);
+        };
         const Shape large{2, channels, height, width}, small{2, channels, pooled(height), pooled(width)};
         std::vector<std::vector<unsigned char>> codes[2];
         for (const Layout layout : {Layout::plain, Layout::nhwc}) {
