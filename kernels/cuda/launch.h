@@ -245,7 +245,7 @@ void launch_ctc_loss(cudaStream_t, const CtcForm&, void* scratch, const int32_t*
 void launch_ctc_loss_backward(cudaStream_t, const CtcForm&, const int32_t* targets, Array log_probabilities,
                               Array alpha, Array dlogits, double dloss);
 
-// optimizer.cu. The tensors of a launch are its parameters, of which CUDA 12.1 and later take up to 32764 bytes.
+// optimizer.cu, clip.cu. The tensors of a launch are its parameters, of which CUDA 12.1 and later take up to 32764 bytes.
 constexpr uint32_t kMostTensors = 400;
 struct UpdatedArrays {  // as UpdatedTensors; null: absent
   void *parameter, *gradient, *first, *second, *compensation, *low;

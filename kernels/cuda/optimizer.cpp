@@ -1,4 +1,4 @@
-// Rows of the optimizers' steps, of the norm of the gradients and of clipping; their kernels are in optimizer.cu. All
+// Rows of the optimizers' steps, of the norm of the gradients and of clipping; their kernels are in optimizer.cu and clip.cu. All
 // tensors of one arithmetic are in one launch, kMostTensors at most.
 #include <cstdint>
 #include <initializer_list>

@@ -49,6 +49,9 @@ function(halfmark_cuda_settings target)
   # No contraction, as on the host: fused multiply-adds are explicit calls of fma(). No --use_fast_math.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--fmad=false -Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wshadow>"
     "$<$<COMPILE_LANGUAGE:CXX>:-Wswitch-enum>")
+  if(HALFMARK_WERROR)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Wno-deprecated-gpu-targets>")
+  endif()
   target_link_libraries(${target} PRIVATE halfmark_kernels)
 endfunction()
 foreach(target IN ITEMS halfmark_cuda halfmark_cuda_host halfmark_cuda_dot)
