@@ -15,6 +15,7 @@ if charts_test.matplotlib:
     import chart_curves
     import chart_figures
     import chart_parts
+    import chart_roofline
     import charts
     from chart_report import Reports
 
@@ -143,6 +144,40 @@ class Contents(charts_test.Folder):
         self.assertNotIn("fp32", self.lines(sheet))
         self.assertIn("bf16", self.lines(sheet))
         self.assertRegex(sheet.axes[sheet.panels[0]].get_xlabel(), "^training steps per second .*right is faster")  # no baseline, no speed-up
+
+    def test_a_roofline_is_what_was_attained_in_the_run_and_each_point_the_rate_of_a_step(self):
+        report = made_up_report([CNN, MLP])
+        sheet = self.sheet(chart_roofline.roofline, report)
+        self.assertEqual([panel.subject for panel in sheet.panels], ["fp32", "tf32", "bf16", "fp16", "amp-fp16", "amp-bf16", "apex-o2"])
+        self.assertIn("Not drawn, the time is suspect: fp8 of 2 subjects.", self.words(sheet))
+        for policy, peak in (("fp32", 1e12), ("bf16", 4e12)):
+            axes = next(axes for panel, axes in sheet.axes.items() if panel.subject == policy)
+            roof = next(line for line in axes.get_lines() if len(line.get_xdata()) == 3)
+            for x, y in zip(*roof.get_data()):
+                self.assertAlmostEqual(y / min(2e11 * x, peak), 1)
+            self.assertAlmostEqual(roof.get_xdata()[1], peak / 2e11)  # where both bounds are equal
+            shares = []
+            for subject in (CNN, MLP):
+                numbers = {one["metric"]: one["value"] for record in self.of_harness(report, "throughput")
+                           for one in record["measurements"] if (record["subject"], record["policy"]) == (subject, policy)}
+                (x,), (y,) = self.lines(sheet, policy)[subject]
+                self.assertEqual((x, y), (numbers["roofline.intensity"], numbers["throughput.flops"]))
+                shares.append(y / min(2e11 * x, peak))
+            self.assertIn(f"{100 * min(shares):.2g} % to {100 * max(shares):.2g} % of what is attainable", self.words(sheet))
+
+    def test_a_roofline_needs_every_number_of_it(self):
+        for metric in ("roofline.intensity", "roofline.attainable_copy", "roofline.attainable_matmul", "throughput.flops"):
+            report = made_up_report([CNN])
+            for one in self.of_harness(report, "throughput"):
+                if one["policy"] == "bf16":
+                    one["measurements"] = [number for number in one["measurements"] if number["metric"] != metric]
+            policies = [panel.subject for panel in self.sheet(chart_roofline.roofline, report).panels]
+            self.assertIn("fp32", policies)
+            self.assertNotIn("bf16", policies, metric)
+        for one in self.of_harness(report, "throughput"):
+            one["status"], one["reason"] = "suspect", "emulated"
+        with self.assertRaisesRegex(charts.LeftOut, "suspect"):
+            self.sheet(chart_roofline.roofline, report)
 
     def bars(self, sheet):
         """Ends of the horizontal bars by colour."""

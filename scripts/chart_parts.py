@@ -170,7 +170,7 @@ class Sheet:
         if len(sources) > 1:
             self.columns = min(len(sources), MOST_SOURCES)
             self.say_left_out(len(sources), MOST_SOURCES, "sources (devices of reports), choose others with --device")
-            self.say_left_out(len(rows), MOST_ROWS, "rows of panels, choose others with --subject")
+            self.say_left_out(len(rows), MOST_ROWS, "rows of panels, choose others with --subject and --policy")
             places = {(row, source): (line, source) for line, row in enumerate(rows[:MOST_ROWS])
                       for source in range(self.columns)}
             self.panels = [panel for panel in panels if (panel.row, panel.source) in places]
@@ -178,7 +178,7 @@ class Sheet:
             self.absent = list(places.items())
             self.rows = min(len(rows), MOST_ROWS)
         else:
-            self.say_left_out(len(panels), most, "panels, choose others with --subject and --device")
+            self.say_left_out(len(panels), most, "panels, choose others with --subject, --policy and --device")
             self.panels = panels[:most]
             self.columns = min(len(self.panels), 3) if len(self.panels) != 4 else 2
             self.rows = math.ceil(len(self.panels) / self.columns)

@@ -272,15 +272,15 @@ def name_size(subject):
 class Reports:
     """All sources of a figure, and the subjects with the largest first."""
 
-    def __init__(self, paths, subject_matches, device_matches):
+    def __init__(self, paths, subject_matches, device_matches, policy_matches=lambda policy: True):
         self.sources = []
         for path in paths:
             report, devices = read_report(path), {}
             for record in report["records"]:
-                if subject_matches(record["subject"]) and device_matches(record["device"]):
+                if subject_matches(record["subject"]) and device_matches(record["device"]) and policy_matches(record["policy"]):
                     devices.setdefault(record["device"], []).append(record)
             if not devices:
-                raise BadReport(f"{path}: has no subject and device that match")
+                raise BadReport(f"{path}: has no subject, device and policy that match")
             self.sources += [Source(path, report, device, records) for device, records in devices.items()]
         if len(self.sources) > 1:
             for index, source in enumerate(self.sources):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the charts of one report or of several side by side: speed against error, memory, exponents of the gradients,
-BatchNorm drift, training, held-out accuracy.
+"""Draws the charts of one report or of several side by side: speed against error, the roofline, memory, exponents of
+the gradients, BatchNorm drift, training, held-out accuracy.
 
 Reads only the JSON reports. Prints the names of the files written. If the reports lack the data for a chart, standard error
 says which data is missing.
@@ -24,8 +24,9 @@ else:
     from chart_curves import batchnorm_drift, training
     from chart_figures import gradient_range, memory, speed_against_error
     from chart_parts import set_defaults, write
+    from chart_roofline import roofline
 
-    CHARTS = [speed_against_error, memory, gradient_range, batchnorm_drift, training, accuracy]
+    CHARTS = [speed_against_error, roofline, memory, gradient_range, batchnorm_drift, training, accuracy]
 FORMATS = ("png", "svg", "pdf")
 EXAMPLES = """examples:
   charts.py report.json                                all charts of a report, into the folder charts
@@ -64,6 +65,7 @@ def main():
     parser.add_argument("--format", default="png", help="png, svg, pdf, or several: png,svg (default: png)")
     parser.add_argument("--subject", default="*", metavar="GLOB", help="only subjects that match")
     parser.add_argument("--device", default="*", metavar="GLOB", help="only devices that match")
+    parser.add_argument("--policy", default="*", metavar="GLOB", help="only policies that match")
     parser.add_argument("--dpi", type=int, default=160, choices=range(50, 1201), metavar="50..1200",
                         help="of a PNG (default: 160)")
     arguments = parser.parse_args()
@@ -78,7 +80,8 @@ def main():
 
     def draw():
         reports = Reports(arguments.reports, lambda subject: fnmatch.fnmatchcase(subject, arguments.subject),
-                          lambda device: fnmatch.fnmatchcase(device, arguments.device))
+                          lambda device: fnmatch.fnmatchcase(device, arguments.device),
+                          lambda policy: fnmatch.fnmatchcase(policy, arguments.policy))
         arguments.folder.mkdir(parents=True, exist_ok=True)
         drawn = False
         for sheet in draw_sheets(reports):

@@ -22,7 +22,7 @@ if matplotlib:
     import charts
 
 CNN, MLP, TRANSFORMER = "cnn/b32_c3_s32", "mlp/b64_i784_h512_o10", "transformer/b8_t128_d256_l4"
-NAMES = ["accuracy", "batchnorm_drift", "gradient_range", "memory", "speed_against_error", "training"]
+NAMES = ["accuracy", "batchnorm_drift", "gradient_range", "memory", "roofline", "speed_against_error", "training"]
 NEEDED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 
 
@@ -112,7 +112,8 @@ class Program(Folder):
         report = made_up_report([MLP])
         report["records"] = [one for one in report["records"] if one["harness"] != "memory"]
         code, files, err = self.draw(report)
-        self.assertEqual((code, sorted(files)), (0, ["accuracy.png", "gradient_range.png", "speed_against_error.png", "training.png"]), err)
+        self.assertEqual((code, sorted(files)), (0, ["accuracy.png", "gradient_range.png", "roofline.png", "speed_against_error.png",
+                                                   "training.png"]), err)
         self.assertEqual(len(err.splitlines()), 2, err)
         self.assertRegex(err, r"memory: not drawn: .*memory\.tensors")
         self.assertRegex(err, r"batchnorm_drift: not drawn: .*batchnorm\.running_var_error")
@@ -168,6 +169,16 @@ class Program(Folder):
         code, _, err = self.draw(report, of_other_machine(report))
         self.assertRegex(err, r"memory: shows 6 of 11 rows")
 
+    def test_draws_only_what_was_asked_for(self):
+        path = self.file(made_up_report([MLP]))
+        code, files, err = self.run_main(path, "-o", self.folder / "charts", "--format", "svg", "--policy", "*bf16")
+        self.assertEqual(code, 0, err)
+        drawn = files["memory.svg"].read_text()
+        self.assertIn("<!-- amp-bf16 -->", drawn)
+        self.assertNotIn("<!-- fp16 -->", drawn)
+        for option in ("--policy", "--subject", "--device"):
+            self.assert_refused(self.run_main(path, "-o", self.folder / "none", option, "absent"), "no subject, device and policy that match")
+
     def test_refuses_what_is_no_report_in_one_line(self):
         whole = json.dumps(made_up_report([CNN]))
         wrong_type, wrong_samples = made_up_report([CNN]), made_up_report([CNN])
@@ -213,7 +224,7 @@ class Installed(Folder):
         path = self.file(made_up_report([MLP]))
         done = self.start(installed, path, "-o", "out", "--dpi", "50")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(done.stdout.splitlines()), 5)
+        self.assertEqual(len(done.stdout.splitlines()), len(NAMES) - 1)  # without batch norm no drift
         ours = {one.stem for one in SCRIPTS.glob("*.py")}
         for name in names:  # also what history_charts.py takes
             needed = set(NEEDED.findall((SCRIPTS / name).read_text())) & ours

@@ -59,11 +59,15 @@ def throughput(subject, device, policy, draw):
     speed_up, _, _, _, _, _ = POLICIES[policy]
     seconds = SUBJECTS[subject][2] / speed_up * (1 + 0.05 * draw.random())
     suspect = policy == "fp8"
+    operations, moved = 6 * SUBJECTS[subject][0] * 32, 40 * (SUBJECTS[subject][0] + SUBJECTS[subject][1])
     samples = [seconds * (1 + 0.01 * draw.random()) for _ in range(9)]
     return record(subject, device, policy, "throughput", [
         measurement("time.step", "hot", seconds, "s", kind="sampled", samples=samples),
         measurement("throughput.step", "hot", 32 / seconds, "1/s", "higher", "sampled"),
-        measurement("throughput.flops", "hot", 6 * SUBJECTS[subject][0] * 32 / seconds, "FLOP/s", "higher", "sampled"),
+        measurement("throughput.flops", "hot", operations / seconds, "FLOP/s", "higher", "sampled"),
+        measurement("roofline.intensity", "hot", operations / moved, "FLOP/B", "neither", "information"),
+        measurement("roofline.attainable_copy", "", 2e11, "B/s", "neither", "information"),
+        measurement("roofline.attainable_matmul", "", 1e12 if policy == "fp32" else 4e12, "FLOP/s", "neither", "information"),
         *([] if policy == "fp32" else [measurement("speedup.step", "hot", speed_up, "1", "higher", "sampled",
                                                    interval=[0.95 * speed_up, 1.06 * speed_up], samples=[speed_up] * 12)]),
         *([] if policy == "tf32" else [measurement("timing.half_width", "hot/step", 0.03, "1", "neither", "information")]),
