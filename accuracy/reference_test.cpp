@@ -202,7 +202,7 @@ TEST(ReferenceNumbers, AreCachedByEverySetting) {
   EXPECT_EQ(texts.size(), changes.size());
 }
 
-// The scale by PyTorch's rules (amp_semantics.md 2.2), written out by hand.
+// The scale by the rules of torch.amp.GradScaler, written out by hand.
 TEST(OverflowTraining, FollowsTheRulesOfTheDynamicLossScale) {
   ReferenceNumbers expected;
   const std::vector<double> scale = {4096, 4096, 8192, 8192, 4096, 4096, 4096, 8192, 8192};

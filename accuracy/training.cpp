@@ -75,8 +75,8 @@ const std::vector<MetricRow>& training_table() {
 constexpr int64_t kHeldOut = 1024;
 
 // Trainings with a known outcome. Sources: numbers smaller than 2^-25 are zero in
-// fp16 (IEEE 754 round to nearest even); a loss scale of 2^16 lifts 2^-24 to 2^-8
-// (amp_semantics.md 2.1); a bf16 parameter p ignores an update below 2^-9 |p|.
+// fp16 (IEEE 754 round to nearest even); a loss scale of 2^16 lifts 2^-24 to 2^-8;
+// a bf16 parameter p ignores an update below 2^-9 |p|.
 struct Control {
   std::string_view name, policy;
   void (*configure)(Settings&);

@@ -17,8 +17,8 @@ struct Box {  // in pixels; x to the right, y downwards
 };
 double overlap(const Box& a, const Box& b);  // intersection over union; 0 for empty boxes
 
-// Of a pyramid of three levels with so many pixels between places; each place has an anchor of twice the stride for each
-// ratio of height to width, with the same area. Our own choice for objects of 12 ... 30 pixels.
+// Strides of the three levels of the pyramid, in pixels. Each location has one anchor for each ratio of height to width, of area
+// (2 stride)^2. halfmark's own choice, for objects of 12 ... 30 pixels.
 inline constexpr std::array<int64_t, 3> kAnchorStrides = {8, 16, 32};
 inline constexpr std::array<double, 3> kAnchorRatios = {0.5, 1, 2};
 inline constexpr int64_t kAnchorMultiple = 32;  // what rows and columns of an image are multiples of

@@ -34,7 +34,7 @@ struct DataRow {
   int rank = 0;               // of the input, with the batch; 0: any
   int64_t least_classes = 0;  // 0: it has no classes
   int64_t drawn_classes = 0;  // a classifier may have more, which never occur
-  bool draws_all = false;     // drawn data have all of them whatever the classifier has, which cannot have fewer
+  bool draws_all = false;     // drawn labels use all of drawn_classes, so the model needs at least as many outputs
   bool has_indices = false;   // the input is whole numbers, as of an embedding
   bool from_layer =
       false;  // the input is that of a layer in a network, not of a data loader: in the low dtype of a policy

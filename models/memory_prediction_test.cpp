@@ -238,7 +238,7 @@ TEST(MemoryPrediction, AgreesWithEveryLoss) {
   }
 }
 
-// amp_semantics section 7.1 (bytes of a parameter): weights, master copy, gradient, state of the optimizer.
+// Bytes of a parameter, counted by hand: weights, master copy, gradient, state of the optimizer.
 TEST(MemoryPrediction, HasTheBytesOfAParameterThatAreKnownForEveryOptimizer) {
   struct Known {
     const char* policy;

@@ -1,4 +1,4 @@
-// Bytes held per purpose, compared with a count by hand (amp_semantics.md section 7): parameters p, batch b, widths
+// Bytes held per purpose, compared with a count by hand: parameters p, batch b, widths
 // i, h, h, o of an MLP.
 #include <gtest/gtest.h>
 

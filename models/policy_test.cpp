@@ -151,7 +151,7 @@ TensorDTypes dtypes_of(const Policy& policy) {
           policy.param};
 }
 
-// amp_semantics.md section 1.6, for the policies that it describes.
+// The dtypes of each layer under PyTorch's autocast for CUDA and under apex, written out from their cast lists.
 TEST(Policies, SayWhatTheFrameworksTableSays) {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
   const std::pair<const char*, TensorDTypes> table[] = {

@@ -72,7 +72,7 @@ std::string trajectory(ScalerSpec spec, std::string_view overflows) {
   return text;
 }
 
-// torch: its GradScaler run on the pattern. The others: their update functions, followed by hand (zoo_facts.md section 4).
+// torch: its GradScaler run on the pattern. The others: their update functions, followed by hand.
 TEST(Scaler, FollowsTheTrajectoryOfEachFramework) {
   const double none = std::numeric_limits<double>::infinity();
   const Trajectory table[] = {
@@ -161,7 +161,7 @@ TEST(Scaler, HasNoLowerBound) {
       infinite_inverse = skip;
     if (!zero && scaler.scale() == 0) zero = skip;
   }
-  // Measured in amp_semantics.md section 2.1.
+  // Seen with torch.amp.GradScaler on the same pattern.
   EXPECT_EQ(below_one, 17);
   EXPECT_EQ(infinite_inverse, 144);
   EXPECT_EQ(zero, 166);

@@ -77,6 +77,7 @@ configure_arguments=(-DHALFMARK_TEST_SHARDS=8)
 check_levels() {
   "$python" scripts/check_levels.py
   "$python" scripts/check_includes.py
+  "$python" scripts/check_readmes.py
   # The scripts are checked too.
   if command -v shellcheck > /dev/null; then
     shellcheck -x .ci/run scripts/*.sh

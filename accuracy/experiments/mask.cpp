@@ -16,7 +16,7 @@ namespace halfmark::accuracy {
 namespace {
 
 // Scores of masked places in the second row, which is masked altogether. fp16: -65504 - 16 is half way to -65536, so
-// -65504 - 20 is infinite (amp_semantics.md 0).
+// -65504 - 20 is infinite.
 constexpr double kLowScore = -20;
 
 const std::vector<MetricRow>& mask_table() {

@@ -130,7 +130,7 @@ TEST(RowStatistics, RoundSmallEpsilonsToZeroInFp16) {
   EXPECT_EQ(number_at(rows_under("layernorm/b6_d12", "fp16", "1e-08"), "row_statistics.epsilon", "policy"), 0);
   EXPECT_EQ(number_at(rows_under("layernorm/b6_d12", "fp16", "1e-08"), "row_statistics.zero_row_nan", "policy"), 1);
   EXPECT_EQ(number_at(rows_under("layernorm/b6_d12", "amp-fp16", "1e-08"), "row_statistics.zero_row_nan", "policy"), 0);
-  // amp_semantics.md 0: 1e-5 is 1.0014e-5 in fp16.
+  // The fp16 number nearest to 1e-5 is 168 * 2^-24 = 1.0014e-5.
   EXPECT_NEAR(number_at(rows_under("layernorm/b6_d12", "fp16"), "row_statistics.epsilon", "policy"), 1.0014e-5, 5e-10);
 }
 

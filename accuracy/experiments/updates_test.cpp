@@ -64,7 +64,7 @@ TEST(Updates, NoShareIsCountedWhereNoParameterStaysFinite) {
   EXPECT_TRUE(std::isnan(noop) || noop > 0) << noop << ": what is NaN has not changed by an update";
 }
 
-// The order of seed_claims.md's calibration (rate 1e-3, no momentum): fp32 = amp < fp16 < bf16.
+// The order of the unit roundoffs (rate 1e-3, no momentum): fp32 = amp < fp16 < bf16.
 TEST(Updates, NarrowParametersLoseUpdatesInTheOrderOfTheirRoundoffs) {
   const Axes axes = {{"rate", "0.001"}, {"steps", "300"}, {"seeds", "1"}};
   const Findings amp = updates_of(kTiny, "amp-fp16", axes), fp16 = updates_of(kTiny, "fp16", axes),

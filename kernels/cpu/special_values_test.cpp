@@ -27,6 +27,34 @@ TEST(SpecialValues, MaskedSoftmaxKeepsANaNAmongScoresThatAreLeftOut) {
   }
 }
 
+// std::max_element finds no NaN behind -infinity.
+TEST(SpecialValues, EveryRowOfMaskedSoftmaxAndAttentionKeepsANaNBehindMinusInfinity) {
+  const auto device = open_device("cpu");
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const auto make = [&](const Shape& shape, const std::vector<double>& values) {
+      return Tensor::from(*device, shape, dtype, values);
+    };
+    const Tensor x = make({1, 2}, {-HUGE_VAL, kQuietNaN});
+    Tensor out(*device, {1, 2}, dtype);
+    const Softmax softmax{.x = x, .out = out, .masked = true};
+    for (const auto& row : device->kernels().of<Softmax>()) {
+      if (row.refuses(*device, softmax)) continue;
+      row.run(*device, softmax);
+      for (const double value : out.values()) EXPECT_TRUE(std::isnan(value)) << row.name << " " << name_of(dtype);
+    }
+    const Tensor q = make({1, 1, 1, 1}, {1}), k = make({1, 1, 2, 1}, {1, kQuietNaN}), v = make({1, 1, 2, 1}, {1, 1}),
+                 mask = make({1, 1, 2}, {-HUGE_VAL, 0});
+    Tensor result(*device, {1, 1, 1, 1}, dtype), log_sum(*device, {1, 1, 1}, dtype);
+    const Attention attention{.q = q, .k = k, .v = v, .mask = mask, .out = result, .log_sum = log_sum};
+    for (const auto& row : device->kernels().of<Attention>()) {
+      if (row.refuses(*device, attention)) continue;
+      row.run(*device, attention);
+      EXPECT_TRUE(std::isnan(result.values()[0])) << row.name << " " << name_of(dtype);
+      EXPECT_TRUE(std::isnan(log_sum.values()[0])) << row.name << " " << name_of(dtype);
+    }
+  }
+}
+
 TEST(SpecialValues, MaxPoolOfMinusInfinityAloneIsMinusInfinity) {
   const auto device = open_device("cpu");
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})

@@ -92,11 +92,12 @@ __global__ void __launch_bounds__(kThreads)
   out[i] = unit;
 }
 
-__global__ void __launch_bounds__(kThreads) narrow(uint32_t n, const int2* wide, int32_t* out) {
+__global__ void __launch_bounds__(kThreads) narrow(uint32_t n, const int32_t* wide, int32_t* out) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
-  const int2 halves = wide[i];
-  out[i] = halves.y == (halves.x < 0 ? -1 : 0) ? halves.x : static_cast<int32_t>(0x80000000);
+  // A slice of i32 need not begin at a multiple of 8 bytes.
+  const int32_t low = wide[2 * size_t{i}], high = wide[2 * size_t{i} + 1];
+  out[i] = high == (low < 0 ? -1 : 0) ? low : static_cast<int32_t>(0x80000000);
 }
 
 }  // namespace
@@ -144,7 +145,7 @@ void launch_take_rows(cudaStream_t stream, uint32_t rows, uint32_t width, uint32
 }
 
 void launch_narrow_indices(cudaStream_t stream, uint32_t n, const int32_t* wide, int32_t* out) {
-  narrow<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(n, reinterpret_cast<const int2*>(wide), out);
+  narrow<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(n, wide, out);
   launched("narrow_indices");
 }
 

@@ -3,6 +3,7 @@
 // A warp finds the rows of an entry in one of two ways, which give the same sums. Of few rows it looks at every index. Of
 // many, each entry first gets a chain of its rows, in the order in which threads came; a warp collects the chain and
 // sorts it. An entry with more rows than a warp has lanes is treated as those of few.
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/arrays.cuh"
@@ -16,6 +17,7 @@ constexpr uint32_t kAtATime = 4;  // rows that a warp reads
 constexpr uint32_t kManyRows = 512;
 // With so many entries a warp has all features of an entry, so that it sorts once; with fewer, a part of them.
 constexpr uint32_t kManyEntries = 4096;
+constexpr uint32_t kMostAlongY = 65535;  // blocks of a grid
 
 // The first row of each entry and the one after each row; kNone: there is none. Without chains both are null.
 struct Chains {
@@ -102,7 +104,7 @@ template <class Wide, uint32_t kCount, class Access>
 void start_add_rows(cudaStream_t stream, const EmbeddingSum& s, const int32_t* indices, const Chains& chains,
                     const Access& dy, const Access& dtable) {
   const uint32_t parts = blocks_for(s.features, kLanes * kCount),
-                 along_y = chains.first && s.entries >= kManyEntries ? 1 : parts;
+                 along_y = chains.first && s.entries >= kManyEntries ? 1 : std::min(parts, kMostAlongY);
   add_rows<Wide, kCount><<<dim3(blocks_for(s.entries, kEntries), along_y), kLanes * kEntries, 0, stream>>>(
       s, indices, chains, dy, dtable);
 }

@@ -153,10 +153,17 @@ uint32_t parts_of(uint32_t n) {
   return parts < kMostParts ? parts : kMostParts;
 }
 
+// A target outside of 0 to 1 makes the base negative, whose powers with whole exponents are numbers.
 template <class T>
 __device__ T power(T base, T exponent) {
+  if (exponent >= 0 && exponent <= 1024 && exponent == floor(exponent)) {
+    T product = 1;
+    for (auto rest = static_cast<uint32_t>(exponent); rest != 0; rest /= 2, base *= base)
+      if (rest % 2 == 1) product *= base;
+    return product;
+  }
   // In fp64 the library's power is a call of a function, which costs more than all else here.
-  if constexpr (sizeof(T) == sizeof(double)) return exponent == 0 ? T(1) : exp(exponent * log(base));
+  if constexpr (sizeof(T) == sizeof(double)) return exp(exponent * log(base));
   return pow(base, exponent);
 }
 

@@ -56,7 +56,8 @@ __device__ __forceinline__ uint32_t largest_of_warp(uint32_t code) {
 // A warp for each piece of a row in one tile.
 __global__ void __launch_bounds__(kThreads)
     find_largest(QuantizeForm s, uint32_t pieces, uint32_t pieces_of_tile, const float* numbers, uint32_t* largest) {
-  const uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / kLanes, lane = threadIdx.x % kLanes;
+  // There may be 2^32 threads and more.
+  const uint32_t warp = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   if (warp >= pieces) return;
   const uint32_t of_row = s.tiles_along_depth * pieces_of_tile, row = warp / of_row;
   const uint32_t along = (warp - row * of_row) / pieces_of_tile, piece = warp % pieces_of_tile;

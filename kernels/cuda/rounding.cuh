@@ -68,7 +68,7 @@ __device__ inline uint32_t rounded_code(double x, const RoundTarget& target, Rou
 
 __device__ inline void store_code_of(void* data, DType dtype, uint32_t i, uint32_t code) {
   if (dtype == DType::f32)
-    static_cast<uint32_t*>(data)[i] = code;
+    static_cast<float*>(data)[i] = __uint_as_float(code);  // as load() reads it
   else if (dtype == DType::f16 || dtype == DType::bf16)
     static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(code);
   else if (dtype == DType::e4m3 || dtype == DType::e5m2)

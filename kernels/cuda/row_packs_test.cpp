@@ -231,6 +231,25 @@ TEST_F(GpuRowPacks, LossesOfElementsWithAndWithoutWholePacks) {
         });
 }
 
+// Logits as far as +-200, and targets that are no probabilities.
+TEST_F(GpuRowPacks, FocalLossOfAnyTargetAndExponent) {
+  for (const double gamma : {0.0, 0.5, 1.0, 2.0, 3.0, 5.5})
+    for (const bool probabilities : {true, false})
+      compare(RowForm{DType::f64, 1, 64, false, false}, [&](Device& device) {
+        std::vector<double> logits = around(64, 0, 1), targets = around(64, 0.5, 2);
+        for (size_t i = 0; i < logits.size(); ++i) {
+          logits[i] *= i % 4 == 0 ? 200 : 4;
+          if (probabilities) targets[i] = i % 2 == 0 ? 0 : 1;
+        }
+        const Tensor x = Tensor::from(device, {1, 64}, DType::f64, logits),
+                     y = Tensor::from(device, {1, 64}, DType::f64, targets);
+        Tensor loss(device, {1}, DType::f64), slope(device, {1, 64}, DType::f64);
+        run(ElementLoss<losses::Focal>{.output = x, .target = y, .loss = loss, .a = 0.25, .b = gamma});
+        run(ElementLossBackward<losses::Focal>{.output = x, .target = y, .doutput = slope, .a = 0.25, .b = gamma});
+        return std::vector<Tensor>{loss, slope};
+      });
+}
+
 TEST_F(GpuRowPacks, MasksOfWholePacks) {
   for (const DType dtype : kDTypes)
     for (const bool bytes : {false, true})

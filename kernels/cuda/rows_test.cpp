@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/gpu_testing.h"
@@ -52,12 +54,13 @@ TEST_F(GpuRows, AMaskOfDropoutIsThatOfTheCpu) {
 }
 
 // Three tensors, whose lengths are no multiples of the blocks of the noise.
-std::vector<UpdatedTensors> parameters(Device& device, DType dtype, bool adam) {
+std::vector<UpdatedTensors> parameters(Device& device, DType dtype, bool adam, std::optional<DType> low) {
   std::vector<UpdatedTensors> all;
   for (const int64_t count : {5, 1027, 6}) {
     const auto make = [&](uint64_t seed) { return Tensor::from(device, {count}, dtype, normal(count, seed)); };
     UpdatedTensors t;
     t.parameter = make(1), t.gradient = make(2), t.first = make(3);
+    if (low) t.low = Tensor(device, {count}, *low);
     if (adam) {
       std::vector<double> squares = normal(count, 4);
       for (double& one : squares) one = one * one + 0.25;
@@ -69,18 +72,22 @@ std::vector<UpdatedTensors> parameters(Device& device, DType dtype, bool adam) {
 }
 
 TEST_F(GpuRows, AStepThatRoundsAtRandomGivesTheBitsOfTheCpu) {
-  for (const DType dtype : {DType::f16, DType::bf16})
+  using Forms = std::vector<std::pair<DType, std::optional<DType>>>;
+  for (const auto& [dtype, low] :
+       Forms{{DType::f16, {}}, {DType::bf16, {}}, {DType::f32, DType::bf16}, {DType::bf16, DType::f32}})
     for (const bool adam : {false, true}) {
       std::vector<std::vector<unsigned char>> codes[2];
       for (const bool on_gpu : {false, true}) {
-        std::vector<UpdatedTensors> tensors = parameters(on_gpu ? gpu() : cpu(), dtype, adam);
+        std::vector<UpdatedTensors> tensors = parameters(on_gpu ? gpu() : cpu(), dtype, adam, low);
         if (adam)
           run(AdamStep{
               .tensors = tensors, .rate = 0.01, .weight_decay = 0.1, .noise = 99, .storage = Storage::stochastic});
         else
           run(SgdStep{.tensors = tensors, .rate = 0.01, .momentum = 0.9, .noise = 99, .storage = Storage::stochastic});
-        for (const UpdatedTensors& t : tensors)
+        for (const UpdatedTensors& t : tensors) {
           codes[on_gpu].push_back(t.parameter.codes()), codes[on_gpu].push_back(t.first.codes());
+          if (low) codes[on_gpu].push_back(t.low.codes());
+        }
       }
       EXPECT_EQ(codes[0], codes[1]) << name_of(dtype) << (adam ? " adam" : " sgd");
     }
@@ -258,6 +265,10 @@ TEST_F(GpuRows, AnIndexBeyond32BitsIsOutsideOfEveryTable) {
   Tensor narrow(gpu(), {3}, DType::i32);
   run(NarrowIndices{.wide = wide, .narrow = narrow});
   EXPECT_EQ(narrow.values(), (std::vector<double>{-0x1p31, -0x1p31, -7}));
+  const Tensor all = Tensor::from(gpu(), {5}, DType::i32, std::vector<double>{9, 5, 0, -7, -1});
+  Tensor of_slice(gpu(), {2}, DType::i32);  // which begins at 4 bytes
+  run(NarrowIndices{.wide = all.slice(1, 4).reshaped({2, 2}), .narrow = of_slice});
+  EXPECT_EQ(of_slice.values(), (std::vector<double>{5, -7}));
 }
 
 TEST_F(GpuRows, AnUnknownLabelMakesTheCrossEntropyAndItsGradientNaN) {

@@ -226,6 +226,30 @@ TEST(Ops, WrongShapesAndTwoDevicesAreErrors) {
   Tensor out(cpu, {2, 2}, DType::f32);
   EXPECT_THROW(run(Matmul{.a = a, .b = b, .out = out}), Error);
   EXPECT_THROW(run(Matmul{.a = a, .b = far, .out = out}), Error);
+
+  // 8 entries of scale for rows of 4: the third row would use the first four of them a second time.
+  const Tensor x = Tensor::zeros(cpu, {3, 4}, DType::f32), scale = Tensor::zeros(cpu, {8}, DType::f32), none;
+  Tensor same(cpu, {3, 4}, DType::f32), sums(cpu, {8}, DType::f32), mean, inverse(cpu, {3}, DType::f32);
+  EXPECT_THROW(run(NormalizeRows{.x = x,
+                                 .scale = scale,
+                                 .shift = none,
+                                 .out = same,
+                                 .mean = mean,
+                                 .inverse = inverse,
+                                 .width = 4,
+                                 .centred = false}),
+               Error);
+  EXPECT_THROW(run(NormalizeRowsBackward{.x = x,
+                                         .dy = x,
+                                         .scale = scale,
+                                         .mean = none,
+                                         .inverse = inverse,
+                                         .dx = same,
+                                         .dscale = sums,
+                                         .dshift = mean,
+                                         .width = 4,
+                                         .centred = false}),
+               Error);
 }
 
 TEST(Ops, EveryPartOfAWindowHasTheSameLimit) {

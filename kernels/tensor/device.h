@@ -85,7 +85,7 @@ class Device {
   MemoryLedger& memory() { return memory_; }
   const MemoryLedger& memory() const { return memory_; }
 
-  // The dispatcher's cache of chosen rows (kernels/ops/kernel.h); has the lifetime of the device.
+  // The dispatcher's cache of chosen rows (kernels/ops/dispatch.h); has the lifetime of the device.
   std::shared_ptr<void> dispatch;
 
   // Set while sentinel bytes surround every new tensor; only in tests (guard_bytes.h).

@@ -1,4 +1,4 @@
-// The memory rules of the layers. Which dtype an operation reads and writes is amp_semantics (PyTorch's autocast lists); what
+// The memory rules of the layers. Which dtype an operation reads and writes follows from the cast rules (cast_rules.cpp); what
 // its backward needs follows from its derivative.
 #include <cstdint>
 #include <string>

@@ -11,10 +11,12 @@
 namespace halfmark::kernels::reference {
 namespace {
 
-// max, and the sum of the exponentials of what is left; a NaN in x makes the sum NaN.
+// max, and the sum of the exponentials of what is left; a NaN in x makes both NaN.
 struct RowSum {
-  double largest, sum;
-  RowSum(const double* x, size_t count) : largest(*std::max_element(x, x + count)), sum(0) {
+  double largest, sum = 0;
+  RowSum(const double* x, size_t count) : largest(x[0]) {
+    for (size_t i = 1; i < count; ++i)
+      if (x[i] > largest || std::isnan(x[i])) largest = x[i];
     for (size_t i = 0; i < count; ++i) sum += std::exp(x[i] - largest);
   }
 };

@@ -42,12 +42,12 @@ struct FusedMatmul {
   }
 };
 
-// Of what the gradient of the bias is the sum: of the result over its rows, of op(a) over k, of op(b) over k.
+// Which tensor is summed for the gradient of the bias: out over its rows, op(a) over k, or op(b) over k.
 enum class BiasSums : uint8_t { none, out, a, b };
 
 // out = (op(a) op(b)) f'(z), with what FusedMatmul has kept of z. dbias: sums in fp32 (fp64 for f64), rounded once; of the
-// result before it is rounded. With an activation this is the gradient of the data that reaches the layer before, with the
-// gradient of its bias; without one that of a weight, of which one operand is the gradient of the layer's result.
+// result before it is rounded. With an activation, out is the gradient of the layer's input and dbias that of the bias of the
+// layer before. Without one, out is the gradient of a weight, and one of the operands is dy.
 struct FusedMatmulBackward {
   static constexpr std::string_view name = "fused_matmul_backward";
   const Tensor& a;     // as in FusedMatmul

@@ -19,6 +19,9 @@ void check_rows(std::string_view operation, const Tensor& x, int64_t width, int6
   need(repeat > 0 && width % repeat == 0 && entries % (width / repeat) == 0, operation,
        "rows of " + std::to_string(width) + " values, " + std::to_string(repeat) + " of an entry, do not divide " +
            std::to_string(entries) + " entries of scale");
+  need(entries > 0 && x.elements() % (entries * repeat) == 0, operation,
+       std::to_string(entries) + " entries of scale, " + std::to_string(repeat) + " values of each, do not divide x " +
+           x.shape().text());
 }
 
 }  // namespace

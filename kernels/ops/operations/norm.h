@@ -95,7 +95,8 @@ struct BatchNormInferenceBackward {
 
 // Layer norm, RMS norm and group norm: x, in logical order, is a sequence of rows of `width` values, and each row is
 // normalised by itself: out = scale (x - mean) inverse + shift with inverse = 1 / sqrt(mean of (x - mean)^2 + epsilon), or
-// with 0 in place of the mean if not `centred`. Value i of x uses entry (i / repeat) mod n of scale and shift.
+// with 0 in place of the mean if not `centred`. Value i of x uses entry (i / repeat) mod n of scale and shift;
+// n * repeat is a multiple of the width and divides the elements of x.
 // `summed` takes the sum of squares in place of their mean: weight norm, which divides a row by its length.
 struct NormalizeRows {
   static constexpr std::string_view name = "normalize_rows";

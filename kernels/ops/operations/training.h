@@ -12,7 +12,7 @@
 namespace halfmark::kernels {
 
 // found_inf <- 1 if any gradient is not finite (otherwise unchanged); gradient <- gradient * inverse_scale, including
-// non-finite ones. amp_semantics.md 2.1: the test is on the scaled gradient.
+// non-finite ones. As torch.amp.GradScaler, it tests the gradient before it is unscaled.
 struct Unscale {
   static constexpr std::string_view name = "unscale";
   Tensor& gradient;
