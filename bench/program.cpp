@@ -86,8 +86,10 @@ CommandLine command_line(Program& program) {
       version_line(),
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json. "
       "`halfmark COMMAND --help` explains the options and has examples.\n"
-      "Exit codes: 0 done; 1 a case failed, gate or ab found something worse, check a wrong result, or plan no set of layers; "
-      "2 the command or an input was wrong; 3 gate, ab, claims or check could not decide; 129, 130 or 143 stopped by a signal; 141 the reader of the output is "
+      "Exit codes: 0 done; 1 a case failed, gate or ab found something worse, check a wrong result, or plan no set of "
+      "layers; "
+      "2 the command or an input was wrong; 3 gate, ab, claims or check could not decide; 129, 130 or 143 stopped by a "
+      "signal; 141 the reader of the output is "
       "gone.");
   add_run_command(line, program);
   add_list_command(line, program);

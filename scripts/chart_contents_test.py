@@ -149,7 +149,7 @@ class Contents(charts_test.Folder):
         report = made_up_report([CNN, MLP])
         sheet = self.sheet(chart_roofline.roofline, report)
         self.assertEqual([panel.subject for panel in sheet.panels], ["fp32", "tf32", "bf16", "fp16", "amp-fp16", "amp-bf16", "apex-o2"])
-        self.assertIn("Not drawn, the time is suspect: fp8 of 2 subjects.", self.words(sheet))
+        self.assertIn("Not drawn, the time is suspect: 2 subjects under fp8.", self.words(sheet))
         for policy, peak in (("fp32", 1e12), ("bf16", 4e12)):
             axes = next(axes for panel, axes in sheet.axes.items() if panel.subject == policy)
             roof = next(line for line in axes.get_lines() if len(line.get_xdata()) == 3)

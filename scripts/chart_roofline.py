@@ -91,8 +91,8 @@ def roofline(reports):
                "both measured in the run. Above it: operands stay in caches.")
     sheet.note(interval_note("Bars, time", [point[2] for point in shown]))
     if suspect:
-        sheet.note("Not drawn, the time is suspect: " + ", ".join(f"{policy} of {len(names)}" for policy, names in suspect.items()) +
-                   (" subjects." if max(map(len, suspect.values())) > 1 else " subject."))
+        sheet.note("Not drawn, the time is suspect: " + ", ".join(
+            f"{len(names)} subject{'s' if len(names) > 1 else ''} under {policy}" for policy, names in suspect.items()) + ".")
     return sheet
 
 

@@ -209,7 +209,8 @@ void add_plan_command(CommandLine& line, Program& program) {
       .footer(
           "The set is 1-minimal: without any one of its layers the tolerance is missed. A tensor beyond the format "
           "needs "
-          "two layers, the one that computes it and the one that reads it. Exit code 1: no set of layers, not even all in fp32, meets "
+          "two layers, the one that computes it and the one that reads it. Exit code 1: no set of layers, not even all "
+          "in fp32, meets "
           "the tolerance.")
       .examples({"halfmark plan convnet/b4_c1_s8_w4", "halfmark plan gpt/b2_t8_n1_h2_d8_v27 --tolerance 0.001 --json",
                  "halfmark plan mlp/b8_i16_h24_o10 --policy fp16-sum16 --device sim:volta"})

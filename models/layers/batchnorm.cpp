@@ -43,10 +43,10 @@ class BatchNormLayer : public TappedLayer {
         all[c] = round_to(kBf16, is_uniform ? a + (b - a) * numbers.uniform(c) : a + b * numbers.normal(c));
       return all;
     };
-    scale_ =
-        init.param(this->name() + ".scale", shape, init.policy.batch_norm, values("scale", draws_affine, 1, true, 0.5, 1.5));
-    shift_ =
-        init.param(this->name() + ".shift", shape, init.policy.batch_norm, values("shift", draws_affine, 0, false, 0, 0.5));
+    scale_ = init.param(this->name() + ".scale", shape, init.policy.batch_norm,
+                        values("scale", draws_affine, 1, true, 0.5, 1.5));
+    shift_ = init.param(this->name() + ".shift", shape, init.policy.batch_norm,
+                        values("shift", draws_affine, 0, false, 0, 0.5));
     mean_ = init.state(this->name() + ".running_mean", shape, values("mean", options_.drawn_start, 0, false, 0, 0.5));
     variance_ = init.state(this->name() + ".running_variance", shape,
                            values("variance", options_.drawn_start, 1, true, 0.5, 2));

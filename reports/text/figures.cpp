@@ -116,13 +116,15 @@ std::span<const Figure> known_figures() {
        .at = "evaluate",
        .ratio = Ratio::times,
        .brief = false,
-       .about = "most bytes of tensors while a batch is evaluated between two steps: gradients and optimizer state stay "
-                "allocated"},
+       .about =
+           "most bytes of tensors while a batch is evaluated between two steps: gradients and optimizer state stay "
+           "allocated"},
       {.title = "peak memory",
        .metric = "memory.peak",
        .at = "train|",
        .brief = false,
-       .about = "most bytes of all memory: tensors and scratch of kernels; on a processor that emulates a format, also that of the emulation"},
+       .about = "most bytes of all memory: tensors and scratch of kernels; on a processor that emulates a format, also "
+                "that of the emulation"},
       {.title = "memory eval",
        .metric = "memory.peak",
        .at = "evaluate",
@@ -222,7 +224,8 @@ std::span<const Figure> known_figures() {
        .metric = "training.noop_updates",
        .at = "*",
        .share = true,
-       .about = "share of weights that an update left unchanged. Under fp32 their gradients are 0; what exceeds the share of "
+       .about = "share of weights that an update left unchanged. Under fp32 their gradients are 0; what exceeds the "
+                "share of "
                 "fp32 was lost to rounding"},
       {.title = "loss",
        .metric = "convergence.loss",
