@@ -234,7 +234,8 @@ std::vector<Case> plan(const Selection& selection) {
   // A device among the words is a choice of device: suites say nothing about devices.
   std::vector<std::string> devices = selection.devices, words;
   for (const std::string& word : selection.words) {
-    const bool names_device = word.starts_with("cpu") || word.starts_with("sim:") || word.starts_with("cuda:");
+    const bool names_cpu = word.starts_with("cpu") && !word.starts_with("cpu-");  // cpu-amp-fp16 is a policy
+    const bool names_device = names_cpu || word.starts_with("sim:") || word.starts_with("cuda:");
     (names_device && word.find('/') == word.npos ? devices : words).push_back(settled(word));
   }
   devices =

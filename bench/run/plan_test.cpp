@@ -280,6 +280,17 @@ TEST(Words, CanNameTheDevice) {
   EXPECT_NE(message_of(selection).find("unknown device 'cuda:9'"), std::string::npos);
 }
 
+TEST(Words, APolicyMayBeginLikeADevice) {
+  const std::vector<Case> cases = plan(selection_of("full", {"mlp/b8_i16_h24_o10", "cpu-amp-fp16", "error"}));
+  ASSERT_FALSE(cases.empty());
+  for (const Case& one : cases) EXPECT_EQ(one.policy->name, "cpu-amp-fp16");
+}
+
+TEST(Words, AGlobOverSeveralPartsIsNoWord) {
+  EXPECT_NE(message_of(selection_of("quick", {"mlp/*/fp16/error"})).find("the parts of an id are words of their own"),
+            std::string::npos);
+}
+
 TEST(Options, ExtendTheSuite) {
   Selection selection = selection_of("smoke");
   selection.policies = {"tf32"};

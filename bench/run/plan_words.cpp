@@ -72,6 +72,7 @@ std::string hint_for(const std::string& word, const std::set<std::string>& known
   std::vector<std::string> near = nearest_names(word.substr(0, slash), names);
   for (std::string& family : near) family += word.substr(slash);
   if (near.empty()) return "; a model of your own is read with --model FILE";
+  if (near.front() == word) return "; the parts of an id are words of their own: mlp fp16 error";
   return fmt::format("; did you mean {}?", fmt::join(near, " or "));
 }
 
