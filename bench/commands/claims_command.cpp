@@ -233,8 +233,8 @@ void add_claims_command(CommandLine& line, Program& program) {
   command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
   command.footer(
       "A verdict is INCONCLUSIVE (exit code 3) if the spread of its numbers does not decide it, or if a case is "
-      "missing, "
-      "failed, is of another version than those of this program, or was measured on another network or on files. A "
+      "missing, failed (exit code 1), is of another version than those of this program, or was measured on another "
+      "network or on files. A "
       "partial report decides the claims whose cases it holds, and a line says so. `halfmark list claims` lists them.");
   command.examples({"halfmark claims S1-10 S3-5 --all", "halfmark claims S1 --quick --dry-run",
                     "halfmark claims S1-10 --from claims_report.json --markdown claims.md"});
