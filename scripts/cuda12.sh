@@ -62,14 +62,21 @@ fi
 object=$(mktemp)
 trap 'rm -f "$object"' EXIT
 for source in kernels/cuda/*.cu; do
-  # clang 19 does not know sm_100a, for which this file is written.
-  [[ $source == */dot_tcgen05.cu ]] && continue
+  case ${source##*/} in
+    dot_tcgen05.cu) reason="clang 19 does not know sm_100a" ;;
+    dot.cu) reason='clang 19 does not know the constraint "C" of asm' ;;
+    reduce.cu | row_norm.cu) reason="clang takes no __shared__ variables of types with initial values" ;;
+    *) reason="" ;;
+  esac
+  if [[ $reason ]]; then
+    echo "$source NOT COMPILED: $reason"
+    continue
+  fi
   for architecture in sm_70 sm_90; do
-    # As plugin.cmake: instructions that exist on 90a only.
-    [[ $source == */dot.cu && $architecture == sm_90 ]] && architecture=sm_90a
     echo "$source $architecture"
-    # This clang was released before CUDA 12.9, of which it warns.
-    "$clang" -x cuda --cuda-path="$folder" --cuda-device-only --cuda-gpu-arch="$architecture" -std=c++20 -O1 \
-      -ffp-contract=off -Wno-unknown-cuda-version -I. -c "$source" -o "$object"
+    # This clang was released before CUDA 12.9, of which it warns, and ignores __grid_constant__. Without -isystem it would take the
+    # headers of another CUDA from /usr/local/include.
+    "$clang" -x cuda --cuda-path="$folder" --cuda-device-only --cuda-gpu-arch="$architecture" -isystem "$folder/include" \
+      -std=c++20 -O1 -ffp-contract=off -Wno-unknown-cuda-version -Wno-unknown-attributes -Wno-pass-failed -I. -c "$source" -o "$object"
   done
 done
