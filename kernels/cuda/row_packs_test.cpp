@@ -239,7 +239,7 @@ TEST_F(GpuRowPacks, FocalLossOfAnyTargetAndExponent) {
         std::vector<double> logits = around(64, 0, 1), targets = around(64, 0.5, 2);
         for (size_t i = 0; i < logits.size(); ++i) {
           logits[i] *= i % 4 == 0 ? 200 : 4;
-          if (probabilities) targets[i] = i % 2 == 0 ? 0 : 1;
+          targets[i] = probabilities ? static_cast<double>(i % 2) : 6 * targets[i] - 2.5;  // 0.5 +- 1.5
         }
         const Tensor x = Tensor::from(device, {1, 64}, DType::f64, logits),
                      y = Tensor::from(device, {1, 64}, DType::f64, targets);
