@@ -17,8 +17,10 @@ bool updates_fp32(const Policy& policy) { return policy.param == DType::f32 || p
 bool has_half(const Policy& policy) { return bits_of(policy.low) == 16; }
 
 Reason without_scale(const TrialSpec& spec) {
-  if (spec.policy->scaler.kind != ScalerSpec::Kind::none) return {};
-  return policy_of(spec) + " has no loss scale";
+  const ScalerSpec& scaler = spec.settings.scaler ? *spec.settings.scaler : spec.policy->scaler;
+  if (scaler.kind == ScalerSpec::Kind::none) return policy_of(spec) + " has no loss scale";
+  if (scaler.initial >= 2) return {};
+  return policy_of(spec) + " has a loss scale below 2: gradients that keep it are not told from rounding";
 }
 
 Reason without_casts(const TrialSpec& spec) {

@@ -16,7 +16,8 @@ namespace halfmark::accuracy {
 
 inline constexpr double kNotSeen = std::numeric_limits<double>::quiet_NaN();
 
-// The gradients of one step, from which the optimizer computed. The twin starts each step from the parameters of the training.
+// The gradients of one step, from which the optimizer computed; without clipping, those that are finite. The twin starts each
+// step from the parameters of the training.
 struct GradientFacts {
   double scale = 1;  // of the loss
   // The gradients of the optimizer are the sum of these times the twin's gradients of each micro-batch, by least squares;

@@ -287,7 +287,9 @@ constexpr LintRule kLintRules[] = {
     {"stale_amax", "scale of a quantised tensor whose recipe is current scaling, the largest magnitude of the tensor",
      "relative difference of scale x magnitude to the largest number of the format: above the limit", 0x1p-21,
      "the quotient is rounded once or twice to fp32: 2^-23",
-     "Take the scale from the largest magnitude of the tensor itself, or declare delayed scaling.",
+     "Take the scale from the largest magnitude of the tensor that is quantised now. A scale from earlier steps is "
+     "delayed "
+     "scaling, which needs a history of magnitudes and a margin.",
      "NVIDIA/TransformerEngine, Float8CurrentScaling", copies<CopyFault::stale_amax>},
     {"columnwise_from_rowwise", "scales and codes of a columnwise copy, the numbers they stand for",
      "share of tiles whose scale is not that of their own largest magnitude, or of numbers beyond half a step: above "
@@ -314,7 +316,9 @@ constexpr LintRule kLintRules[] = {
      0,
      "a scaler that checks skips a step with one such gradient; with a loss that is not finite, or a scale of 1, the "
      "scale is not the cause",
-     "Lower the static loss scale, or use a dynamic one, which skips such a step and halves the scale.",
+     "A static loss scale: lower it, or use a dynamic one, which skips such a step and lowers the scale. A dynamic "
+     "one: "
+     "update by scaler.step(optimizer), which checks the gradients; optimizer.step() does not.",
      "Micikevicius et al. 2018, arXiv:1710.03740, 3.2: skip the update when an overflow is detected",
      unskipped_overflow},
 };

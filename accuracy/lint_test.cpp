@@ -113,6 +113,17 @@ TEST(Lint, FindsScaledGradientsUnderAdam) {
             Names{"not_unscaled"});
 }
 
+// At 2^20 some gradients of the first step are infinite. Those that are not still have the scale.
+TEST(Lint, FindsScaledGradientsOfWhichSomeOverflow) {
+  for (const char* subject : {kPlainNet, kStatisticsNet}) {
+    const Findings findings =
+        lint_harness().measure(lint_spec(subject, "amp-fp16+scaler=torch:1048576", {{"mistake", "no_unscale"}}));
+    EXPECT_EQ(rules_of(findings.lint), (Names{"not_unscaled", "unskipped_overflow"})) << subject;
+    EXPECT_NEAR(findings.lint.at(0).evidence[0].value, 0x1p20, 0x1p13) << subject;
+  }
+  EXPECT_EQ(found_in(lint_spec(kPlainNet, "amp-fp16+scaler=torch:1048576")), Names{}) << "it skips the steps";
+}
+
 TEST(Lint, NamesTheScaleAsEvidence) {
   const Findings findings = lint_harness().measure(lint_spec(kPlainNet, "amp-fp16", {{"mistake", "no_unscale"}}));
   ASSERT_EQ(findings.lint.size(), 1u);
@@ -137,6 +148,8 @@ TEST(Lint, RefusesMistakesThatAPolicyOrASubjectCannotHave) {
     return refusal_of(lint_harness(), lint_spec(subject, policy, {{"mistake", mistake}})).value_or("");
   };
   EXPECT_NE(refused(kPlainNet, "bf16", "no_unscale").find("no loss scale"), std::string::npos);
+  EXPECT_NE(refused(kPlainNet, "amp-fp16+scaler=static:1", "no_unscale").find("below 2"), std::string::npos);
+  EXPECT_EQ(refused(kPlainNet, "amp-fp16+scaler=static:2", "no_unscale"), "");
   EXPECT_NE(refused(kPlainNet, "fp16", "stale_cast_cache").find("casts no weights"), std::string::npos);
   EXPECT_NE(refused(kPlainNet, "amp-fp16", "missing_train").find("no running statistics"), std::string::npos);
   EXPECT_NE(refused(kMaskedNet, "amp-bf16", "mask_1e9").find("holds -1e9"), std::string::npos);

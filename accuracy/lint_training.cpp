@@ -293,8 +293,12 @@ class Observed {
     const double clipping = norm_of(stored_gradients(twin_)) / exact;
     twin_.step_optimizer();
     facts.twin_statistics_moved = running_values_of(twin_) != statistics;
-    if (exact > 0 && is_finite(got_)) {
-      const WeightedSum fit = fit_sum(parts, got_);
+    // What overflowed says nothing of the scale; what did not still does. With an infinite norm clipping leaves 0 or NaN.
+    Values finite = got_;
+    if (!procedure_.clips) drop_nonfinite(finite, parts);
+    const bool tells_scale = is_finite(got_) || (is_finite(finite) && norm_of(finite) > 0);
+    if (exact > 0 && tells_scale) {
+      const WeightedSum fit = fit_sum(parts, finite);
       gradients.weights = fit.weights, gradients.unexplained = fit.unexplained;
       for (double& weight : gradients.weights) weight /= clipping;
       facts.gradients = std::move(gradients);
@@ -302,6 +306,15 @@ class Observed {
     compare_updates(before);
     compare_outputs(output);
     before_last_ = before;
+  }
+
+  // 0 in `values` and in each of `parts` where a number of `values` is not finite.
+  static void drop_nonfinite(Values& values, std::vector<Values>& parts) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(values[i])) continue;
+      values[i] = 0;
+      for (Values& part : parts) part[i] = 0;
+    }
   }
 
   // Adam's updates whose mean of squares is 0.

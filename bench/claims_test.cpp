@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -58,6 +59,31 @@ class ClaimsProgram : public ProcessTest {
   }
   mutable std::string out_;
 };
+
+TEST_F(ClaimsProgram, AReportThatWasChangedAfterItWasWrittenDecidesNothing) {
+  const Report whole = measured("whole.json");
+  const auto reason_after = [&](const std::function<void(Record&)>& change) -> std::string {
+    Report changed = whole;
+    const auto record = std::ranges::find_if(changed.records,
+                                             [](const Record& one) { return one.id.ends_with("/mistake=no_unscale"); });
+    if (record == changed.records.end()) return "the report has no such case";
+    change(*record);
+    const Json found = verdict(judged(changed), "S0-10");
+    EXPECT_EQ(found["verdict"], "INCONCLUSIVE");
+    return found["reason"];
+  };
+  const auto evidence = [](Record& record) -> Measurement& {
+    return *std::ranges::find_if(record.measurements, [](const Measurement& one) {
+      return one.metric == "lint.evidence" && one.at == "not_unscaled";
+    });
+  };
+  const std::string edited = "the report was changed after it was written";
+  EXPECT_TRUE(says(reason_after([&](Record& r) { evidence(r).value *= 2; }), edited));
+  EXPECT_TRUE(says(reason_after([&](Record& r) { r.fingerprint = ""; }), edited));
+  EXPECT_TRUE(says(reason_after([](Record& r) { r.axes.clear(); }), "its axes are not those of its id"));
+  EXPECT_TRUE(says(reason_after([&](Record& r) { evidence(r).unit = "s"; }), "has the unit 's', not '1'"));
+  EXPECT_TRUE(says(reason_after([&](Record& r) { evidence(r).kind = Kind::sampled; }), "is of the kind sampled"));
+}
 
 TEST_F(ClaimsProgram, APartialReportDecidesTheClaimsWhoseCasesItHoldsAndSaysSo) {
   const Report whole = measured("whole.json");

@@ -65,6 +65,8 @@ TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
     for (const auto& [option, about] : {std::pair{"--cast-rules kerass", "did you mean keras?"},
                                         {"--scaler torhc", "did you mean torch?"},
                                         {"--scaler torch:0", "the scale '0' is not a positive number"},
+                                        {"--scaler torch:1e400", "the scale '1e400' is out of the range of numbers"},
+                                        {"--scaler tensorflow:0.25", "is below 1, the least that this scaler takes"},
                                         {"--precision conv1=fp33", "did you mean fp32"},
                                         {"--precision conv1", "is not LAYER=POLICY"},
                                         {"--cast-rules torch-cuda+scaler=torch", "unknown cast rules"}})

@@ -144,6 +144,7 @@ TEST_F(ProgramTest, ListsItsTables) {
 TEST_F(ProgramTest, AMessageNamesWhatWasTyped) {
   expect_complaint("run MLP/b8_i16_h24_o10 error", "did you mean mlp/b8_i16_h24_o10?");
   expect_complaint("run MLP error", "did you mean mlp?");
+  expect_complaint("run mpl", "unknown word 'mpl'; did you mean mlp or ");
   expect_complaint("list subjects MLP/b2_i3_h4_o5", "did you mean mlp?");
   expect_complaint("list subjects mlp", "mlp needs sizes, as mlp/b");
   expect_complaint("list subjects mlp", "its letters: b batch, i ");

@@ -40,7 +40,8 @@ TEST(Named, FindsEveryRowAndTheHiddenOneToo) {
 TEST(Named, AnUnknownNameListsWhatIsListedAndSuggestsTheNearest) {
   EXPECT_EQ(message("convent"),
             "unknown subject 'convent'; did you mean convnet or conv2d? known: mlp, convnet, conv2d");
-  EXPECT_EQ(message("mpl"), "unknown subject 'mpl'; known: mlp, convnet, conv2d");
+  EXPECT_EQ(message("mpl"), "unknown subject 'mpl'; did you mean mlp? known: mlp, convnet, conv2d") << "two exchanged";
+  EXPECT_EQ(message("pml"), "unknown subject 'pml'; known: mlp, convnet, conv2d");
   EXPECT_EQ(message("conv"), "unknown subject 'conv'; did you mean convnet or conv2d? known: mlp, convnet, conv2d");
   EXPECT_EQ(message("oracl"), "unknown subject 'oracl'; known: mlp, convnet, conv2d") << "no hidden row suggested";
   EXPECT_EQ(message(""), "unknown subject ''; known: mlp, convnet, conv2d");

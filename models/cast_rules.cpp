@@ -91,9 +91,9 @@ constexpr CastRules::Group kApexO1[] = {
 };
 
 // Source: keras/src/layers/layer.py (Keras 3): __call__ casts every floating input of a layer to the policy's compute
-// dtype, and its result has that dtype. Normalisation is not listed: its variables are not cast (autocast=False in
-// keras/src/layers/normalization/*.py), it computes in fp32 and gives the dtype of its input, which another layer has
-// cast. Losses compute in floatx, which is fp32 (keras/src/losses/loss.py).
+// dtype (casts_layer_inputs below), and its result has that dtype. The table says which variables are cast as well. Those of
+// normalisation are not (autocast=False in keras/src/layers/normalization/*.py): it computes in fp32 and gives the compute
+// dtype. Losses compute in floatx, which is fp32 (keras/src/losses/loss.py).
 constexpr CastRules::Group kKeras[] = {
     {CastRule::lower,
      "linear conv2d conv_transpose2d relu gelu silu sigmoid tanh exp pow softmax "
@@ -104,7 +104,7 @@ constexpr CastRules::Group kKeras[] = {
 };
 
 constexpr CastRules kTables[] = {
-    {"torch-cuda", kTorchCuda},   {"torch-cpu", kTorchCpu}, {"apex-o1", kApexO1}, {"keras", kKeras}, {"none", {}},
+    {"torch-cuda", kTorchCuda},   {"torch-cpu", kTorchCpu}, {"apex-o1", kApexO1}, {"keras", kKeras, true}, {"none", {}},
     {"loss-in-fp32", kLossInFp32}};
 
 bool has_word(std::string_view words, std::string_view word) {

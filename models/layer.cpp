@@ -41,6 +41,11 @@ Tensor Pass::entering(const Tensor& x) const {
   return policy_->rules || !is_floating(x.dtype()) ? x : cast(x, policy_->low);
 }
 
+Tensor Pass::layer_input(const Tensor& x) const {
+  const bool is_cast = casts_layer_inputs(*policy_) && is_floating(x.dtype()) && x.dtype() != DType::f64;
+  return is_cast ? cast(x, policy_->low) : x;
+}
+
 Tensor Pass::input(std::string_view operation, const Tensor& x) { return cast(x, wanted(operation, x.dtype())); }
 
 Tensor Pass::weight(std::string_view operation, const Param& param, bool shared) {

@@ -60,6 +60,8 @@ class Pass {
   const Policy& policy() const { return *policy_; }  // of the layer that runs
   // The input of a layer of a model whose layers have different policies: in the low dtype, unless cast rules say more.
   Tensor entering(const Tensor& x) const;
+  // The input of any layer: in the low dtype where the cast rules cast the inputs of every layer (Keras), else x itself.
+  Tensor layer_input(const Tensor& x) const;
   // The input in the dtype that the policy sets for `operation`
   // ("conv2d", "linear", "batch_norm", ...): a cast of x, or x itself.
   Tensor input(std::string_view operation, const Tensor& x);

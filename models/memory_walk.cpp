@@ -62,38 +62,44 @@ LayerMemory MemoryWalk::memory_of(const LayerSpec& spec, const Shape& input, con
                                  .arguments = {kind.arguments, &arguments}});
 }
 
-HeldTensorPtr MemoryWalk::forward(const LayerSpec& spec, const HeldTensorPtr& x, const Shape& input, WeightCasts& casts,
-                                  bool keeps) {
+HeldTensorPtr MemoryWalk::layer_input(const HeldTensorPtr& x, int64_t elements) {
+  const bool is_cast = casts_layer_inputs(policy_) && is_floating(x->dtype()) && x->dtype() != DType::f64;
+  return is_cast ? cast(x, elements, policy_.low) : x;
+}
+
+HeldTensorPtr MemoryWalk::forward(const LayerSpec& spec, const HeldTensorPtr& given, const Shape& input,
+                                  WeightCasts& casts, bool keeps) {
   const MemoryRule rule = layer_kind_named(spec.kind).memory;
   if (!rule.of_layer()) {
     switch (rule.joins()) {
       case Joins::sum:
-        return join(spec, x, input, casts, keeps, false);
+        return join(spec, given, input, casts, keeps, false);
       case Joins::concat:
-        return join(spec, x, input, casts, keeps, true);
+        return join(spec, given, input, casts, keeps, true);
       case Joins::side: {
         Shape shape = input;
-        HeldTensorPtr result = forward(spec.branches[0], x, shape, casts, keeps);
+        HeldTensorPtr result = forward(spec.branches[0], given, shape, casts, keeps);
         waiting_[spec.name] = {std::move(result), shape.elements()};
-        return x;
+        return given;
       }
       case Joins::join:
-        return join_waiting(spec, x, input, keeps);
+        return join_waiting(spec, given, input, keeps);
       case Joins::same_layer:
         break;
       case Joins::recomputed: {
         if (keeps) {
-          bytes_kept_[&spec] += x->keep();
-          kept_.push_back({.tensors = {x}, .elements = input.elements(), .given = x->dtype()});
+          bytes_kept_[&spec] += given->keep();
+          kept_.push_back({.tensors = {given}, .elements = input.elements(), .given = given->dtype()});
         }
         Shape shape = input;
-        return forward(spec.branches[0], x, shape, casts, false);
+        return forward(spec.branches[0], given, shape, casts, false);
       }
     }
   }
+  const HeldTensorPtr x = layer_input(given, input.elements());
   LayerMemory memory = memory_of(spec, input, x->dtype());
   const HeldTensorPtr read = cast(x, input.elements(), memory.read);
-  KeptByForward kept{.tensors = {}, .elements = input.elements(), .given = x->dtype()};
+  KeptByForward kept{.tensors = {}, .elements = input.elements(), .given = x->dtype(), .before_cast = given->dtype()};
   for (const LayerMemory::Weight& weight : memory.weights) {
     if (weight.read == weight.dtype) continue;
     HeldTensorPtr& copy = casts[{weight.name, weight.read}];
@@ -123,12 +129,15 @@ HeldTensorPtr MemoryWalk::join(const LayerSpec& spec, const HeldTensorPtr& x, co
   for (const std::vector<LayerSpec>& branch : spec.branches) {
     Shape shape = input;
     results.push_back(forward(branch, x, shape, casts, keeps));
-    widest = results.size() == 1 ? results[0]->dtype() : wider(widest, results.back()->dtype());
     kept.results.push_back({shape.elements(), results.back()->dtype()});
   }
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i] = layer_input(results[i], kept.results[i].elements);
+    widest = i == 0 ? results[i]->dtype() : wider(widest, results[i]->dtype());
+  }
   const HeldTensorPtr result = fresh(outputs_.at(&spec).elements(), widest);
-  for (const StoredTensor& part : kept.results)
-    if (copies && part.dtype != widest) total_.moment({{part.elements, widest}});
+  for (size_t i = 0; i < results.size(); ++i)
+    if (copies && results[i]->dtype() != widest) total_.moment({{kept.results[i].elements, widest}});
   if (keeps) kept_.push_back(std::move(kept));
   return result;
 }
@@ -185,7 +194,7 @@ HeldTensorPtr MemoryWalk::backward(const LayerSpec& spec, const HeldTensorPtr& d
   const HeldTensorPtr dx = fresh(kept.elements, memory.gradient_dtype);
   total_.moment(memory.with_gradient);
   if (memory.cast_is_last) kept.tensors.clear();
-  return cast(dx, kept.elements, kept.given);
+  return cast(cast(dx, kept.elements, kept.given), kept.elements, kept.before_cast);
 }
 
 HeldTensorPtr MemoryWalk::split(const LayerSpec& spec, const HeldTensorPtr& dy, const Shape& input, bool copies) {
@@ -205,13 +214,15 @@ HeldTensorPtr MemoryWalk::split(const LayerSpec& spec, const HeldTensorPtr& dy, 
   return cast(dx, kept.elements, kept.given);
 }
 
-HeldTensorPtr MemoryWalk::join_waiting(const LayerSpec& spec, const HeldTensorPtr& x, const Shape& input, bool keeps) {
-  const Waiting z = collect(word(spec, "of"));
-  const DType widest = wider(x->dtype(), z.tensor->dtype());
-  const StoredTensor first{input.elements(), x->dtype()}, second{z.elements, z.tensor->dtype()};
+HeldTensorPtr MemoryWalk::join_waiting(const LayerSpec& spec, const HeldTensorPtr& given, const Shape& input,
+                                       bool keeps) {
+  const Waiting waiting = collect(word(spec, "of"));
+  const HeldTensorPtr x = layer_input(given, input.elements()), z = layer_input(waiting.tensor, waiting.elements);
+  const DType widest = wider(x->dtype(), z->dtype());
+  const StoredTensor first{input.elements(), given->dtype()}, second{waiting.elements, waiting.tensor->dtype()};
   HeldTensorPtr result = fresh(outputs_.at(&spec).elements(), widest);
-  for (const StoredTensor& part : {first, second})
-    if (!is_sum(spec) && part.dtype != widest) total_.moment({{part.elements, widest}});
+  for (const auto& [part, elements] : {std::pair{x, first.elements}, {z, second.elements}})
+    if (!is_sum(spec) && part->dtype() != widest) total_.moment({{elements, widest}});
   if (keeps) kept_.push_back({.elements = first.elements, .given = first.dtype, .results = {second}});
   return result;
 }

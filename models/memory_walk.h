@@ -80,6 +80,7 @@ struct KeptByForward {      // by one layer, for backward
   std::vector<HeldTensorPtr> tensors = {};
   int64_t elements = 0;                    // of the input
   DType given = DType::f32;                // of the input
+  DType before_cast = DType::f32;          // of the input, before layer_input()
   std::vector<StoredTensor> results = {};  // of branches
 };
 
@@ -109,8 +110,9 @@ class MemoryWalk {
   std::map<const LayerSpec*, size_t>& bytes_kept() { return bytes_kept_; }
 
  private:
-  HeldTensorPtr forward(const LayerSpec& spec, const HeldTensorPtr& x, const Shape& input, WeightCasts& casts,
+  HeldTensorPtr forward(const LayerSpec& spec, const HeldTensorPtr& given, const Shape& input, WeightCasts& casts,
                         bool keeps);
+  HeldTensorPtr layer_input(const HeldTensorPtr& x, int64_t elements);  // as Pass::layer_input
 
   // The widest of the dtypes of the branches; copies into one tensor are made one after the other.
   HeldTensorPtr join(const LayerSpec& spec, const HeldTensorPtr& x, const Shape& input, WeightCasts& casts, bool keeps,
@@ -122,7 +124,7 @@ class MemoryWalk {
   HeldTensorPtr split(const LayerSpec& spec, const HeldTensorPtr& dy, const Shape& input, bool copies);
 
   // With the result of a side branch: their sum, or both one after the other.
-  HeldTensorPtr join_waiting(const LayerSpec& spec, const HeldTensorPtr& x, const Shape& input, bool keeps);
+  HeldTensorPtr join_waiting(const LayerSpec& spec, const HeldTensorPtr& given, const Shape& input, bool keeps);
   HeldTensorPtr split_waiting(const LayerSpec& spec, const HeldTensorPtr& dy);
 
   struct Waiting {

@@ -33,6 +33,8 @@ struct CastRules {
   };
   std::string_view name;  // "torch-cuda"
   std::span<const Group> groups;
+  // Each layer first casts its floating inputs to the low dtype; then the rules of its operations hold.
+  bool casts_layer_inputs = false;
   CastRule of(std::string_view operation) const;  // as_is when not listed
 };
 
@@ -77,6 +79,8 @@ size_t place_of(const Policy& policy);  // of its row in policies()
 bool matches_layer(const std::string& pattern, const std::string& layer);
 // The policy of a layer: that of `layers`, else the model's.
 const Policy& policy_of_layer(const Policy& model, const std::string& layer);
+
+inline bool casts_layer_inputs(const Policy& policy) { return policy.rules && policy.rules->casts_layer_inputs; }
 
 // Whether the policy, or that of one of its layers, quantises; and whether with delayed scaling.
 bool quantizes_products(const Policy& policy);

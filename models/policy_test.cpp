@@ -7,6 +7,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -200,6 +201,68 @@ TEST(Policies, GiveEveryTensorItsDtype) {
       ASSERT_TRUE(seen.contains(name)) << policy.name << ": no tensor passed as " << name;
       EXPECT_EQ(seen[name], dtype) << policy.name << ": " << name << " is " << name_of(seen[name]);
     }
+  }
+}
+
+// Keras's Layer.__call__ casts floating inputs to the compute dtype, also those of layers that compute in fp32 or only move
+// numbers. Without it a layer before the first convolution or product would see fp32 numbers.
+TEST(KerasMixedPrecision, CastsTheInputOfWhicheverLayerComesFirst) {
+  const Shape image{4, 8, 6, 6};
+  const LayerSpec silu{"silu", "silu"};
+  const LayerSpec side{"side", "side", {}, {{{"dropout", "drop", {{"p", 0.0}}}}}};
+  const auto joined = [](const char* how) {
+    return LayerSpec{"join", "join", {{"of", std::string("side")}, {"how", std::string(how)}}};
+  };
+  const std::tuple<Shape, std::vector<LayerSpec>> forms[] = {
+      {image, {{"batchnorm2d", "bn"}}},
+      {image, {{"layer_norm", "norm"}}},
+      {image, {{"rms_norm", "norm"}}},
+      {image, {{"group_norm", "norm", {{"groups", int64_t{2}}}}}},
+      {image, {{"flatten", "flat"}}},
+      {image, {{"dropout", "drop"}}},
+      {image, {{"to_sequence", "sequence"}}},
+      {image, {{"channel_shuffle", "shuffle", {{"groups", int64_t{2}}}}}},
+      {image, {{"concat", "joined", {}, {{silu}, {}}}}},
+      {image, {{"add", "sum", {}, {{silu}, {}}}}},
+      {image, {side, joined("add")}},
+      {image, {side, joined("concat")}},
+      {image, {{"checkpoint", "again", {}, {{{"batchnorm2d", "first"}}}}}},
+  };
+  for (const auto& [input, layers] : forms) {
+    std::vector<LayerSpec> all = layers;
+    all.push_back({"flatten", "rows"}), all.push_back({"linear", "head", {{"out", int64_t{10}}}});
+    Subject subject = subject_of_network(input, DataKind::images, 10, Network{all});
+    subject.name = "network", subject.sizes = "b4";
+    TrialSpec spec = test_spec(kSmallMlp, "keras-mixed-float16");
+    spec.subject = &subject;
+    const std::string what = layers.back().kind;
+    std::vector<std::vector<double>> outputs;
+    for (const bool rounds : {false, true}) {
+      Trial trial(spec);
+      trial.load_batch(0);
+      Tensor x = trial.input();
+      EXPECT_EQ(x.dtype(), DType::f32) << what;
+      std::vector<double> values = x.values();
+      if (rounds)
+        for (double& value : values) value = round_to(kFp16, value);
+      EXPECT_EQ(values == x.values(), !rounds) << what << ": drawn numbers are no fp16 numbers";
+      x.set_values(values);
+      trial.set_tap([&](const std::string& name, const Tensor& tensor) {
+        if (name != "activation/" + layers.back().name && name != "activation/first") return;
+        EXPECT_EQ(tensor.dtype(), DType::f16) << what;
+        outputs.push_back(tensor.values());
+      });
+      trial.forward();
+      DType of_gradient = DType::f64;
+      trial.set_tap([&](const std::string& name, const Tensor& tensor) {
+        if (name == "gradient/input") of_gradient = tensor.dtype();
+      });
+      trial.backward();
+      EXPECT_EQ(of_gradient, DType::f32) << what << ": the backward of the cast";
+      for (const Param* param : trial.params()) EXPECT_EQ(param->value.dtype(), DType::f32) << param->name;
+    }
+    ASSERT_EQ(outputs.size(), 2u) << what;
+    EXPECT_EQ(outputs[0], outputs[1]) << what << ": the layer sees the input in fp16";
   }
 }
 

@@ -104,10 +104,11 @@ template <class Number>
 Number number_of(std::string_view text, std::string_view part, const std::string& what) {
   Number value = 0;
   const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-  HM_CHECK(
-      error == std::errc() && end == part.data() + part.size() && value > 0 &&
-          std::isfinite(static_cast<double>(value)),
-      "loss scaler '" + std::string(text) + "': the " + what + " '" + std::string(part) + "' is not a positive number");
+  const std::string where = "loss scaler '" + std::string(text) + "': the " + what + " '" + std::string(part) + "' is ";
+  HM_CHECK(error != std::errc::result_out_of_range, where + "out of the range of numbers");
+  HM_CHECK(error == std::errc() && end == part.data() + part.size() && value > 0 &&
+               std::isfinite(static_cast<double>(value)),
+           where + "not a positive number");
   return value;
 }
 
@@ -139,6 +140,8 @@ ScalerSpec scaler_of(std::string_view text) {
   if (parts.size() > 2) spec.interval = number_of<int>(text, parts[2], "interval");
   HM_CHECK(spec.initial <= 0x1p127,
            "loss scaler '" + std::string(text) + "': the scale is beyond 2^127, the last power of two in fp32");
+  HM_CHECK(spec.initial >= spec.floor, "loss scaler '" + std::string(text) + "': the scale is below " +
+                                           shortest(spec.floor) + ", the least that this scaler takes");
   return spec;
 }
 

@@ -193,9 +193,9 @@ class Planner {
     std::string text;
     for (const std::string& part : parts) text += part + "; ";
     text += fmt::format("error {:.3g}", layer.error);
-    if (layer.changed_error >= 0) text += fmt::format(", with {} {:.3g}", layer.changed, layer.changed_error);
+    if (layer.changed_error >= 0) text += fmt::format("; with {}: error {:.3g}", layer.changed, layer.changed_error);
     if (layer.cause == PlanCause::cancellation)
-      text += fmt::format(", {:.3g} times the unit roundoff of {}",
+      text += fmt::format(" = {:.3g} unit roundoffs of {}",
                           layer.changed_error / coarsest(*spec_.policy).unit_roundoff(), coarsest(*spec_.policy).name);
     return text;
   }

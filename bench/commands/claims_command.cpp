@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/commands/claims_records.h"
 #include "bench/commands/commands.h"
 #include "bench/run/default_device.h"
 #include "bench/run/interruption.h"
@@ -124,15 +125,6 @@ void check_files(const ClaimsArguments& arguments) {
   reports::check_outputs({.markdown = arguments.markdown, .json = arguments.json});
 }
 
-reports::CaseDefinitions definitions_of(const ClaimList& list, const Report& report) {
-  reports::CaseDefinitions definitions;
-  for (const Claim& claim : list.claims)
-    for (const std::string& id : claim.cases)
-      if (std::ranges::find(report.records, id, &Record::id) != report.records.end())
-        definitions.try_emplace(id, definition_of(*case_of(id).subject));
-  return definitions;
-}
-
 size_t cases_in(const Report& report, const ClaimList& list) {
   std::set<std::string> found;
   for (const Record& record : report.records)
@@ -191,7 +183,7 @@ void decide(const ClaimsArguments& arguments, Program& program) {
     return;
   }
   const std::vector<reports::ClaimVerdict> verdicts =
-      reports::judge_claims(list, report, device, definitions_of(list, report));
+      reports::judge_claims(list, report, device, refused_cases(list, report));
   TextOptions text;
   text.width = terminal_width(STDOUT_FILENO);
   text.colour = wants_colour(STDOUT_FILENO);

@@ -100,7 +100,9 @@ void add_quantize_command(CommandLine& line, Program&) {
   command.footer(
       "Standard input: a header line, then the elements row by row as hex codes of f32 in the column x.\n"
       "Standard output: code,decode,scale. An element is code * decode; scale is the code of decode where a recipe\n"
-      "stores it in 8 bits. NVFP4: times the largest magnitude of the matrix / 2688.");
+      "stores it in 8 bits. NVFP4: times the largest magnitude of the matrix / 2688. A NaN becomes 7f in e4m3 and 7e "
+      "in\n"
+      "e5m2, with its sign; e2m1 has no NaN: it becomes the largest number, 07.");
   command.examples({"halfmark quantize --rule te-mxfp8-e4m3 --depth 64 < matrix.csv",
                     "halfmark quantize --rule te-nvfp4 --depth 64 --stochastic < matrix.csv"});
   command.action([arguments] {

@@ -64,6 +64,8 @@ std::vector<std::string> words_of(const Case& one) {
 std::string hint_for(const std::string& word, const std::set<std::string>& known) {
   const size_t slash = word.find('/');
   std::vector<std::string> names(known.begin(), known.end());
+  if (word.find('=') == word.npos)
+    std::erase_if(names, [](const std::string& name) { return name.find('=') != name.npos; });
   if (slash == word.npos) return hint(word, names);
   std::erase_if(names, [](const std::string& name) { return name.find('/') == name.npos; });
   if (std::string of_ids = hint(word, names); !of_ids.empty()) return of_ids;

@@ -9,17 +9,18 @@
 namespace halfmark::kernels {
 namespace {
 
-size_t edit_distance(std::string_view a, std::string_view b) {  // Levenshtein
-  std::vector<size_t> row(b.size() + 1);
+// Letters put in, left out, replaced, or two neighbours exchanged (optimal string alignment).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
+    next[0] = i + 1;
     for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, change});
+      next[j + 1] = std::min({next[j] + 1, row[j + 1] + 1, row[j] + (a[i] != b[j])});
+      const bool is_exchange = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (is_exchange) next[j + 1] = std::min(next[j + 1], before[j - 1] + 1);
     }
+    std::swap(before, row), std::swap(row, next);
   }
   return row.back();
 }

@@ -23,6 +23,9 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
     std::vector<Tensor> parts;
     for (const LayerPtr& branch : branches_) parts.push_back(branch ? branch->forward(pass, x, saved) : x);
+    if (saved)
+      for (const Tensor& part : parts) saved->keep_spec(part);
+    for (Tensor& part : parts) part = pass.layer_input(part);
     DType dtype = parts[0].dtype();
     bool is_plain = last_axis_;
     if (!last_axis_)
@@ -39,7 +42,6 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
       const int64_t count = part.shape()[along];
       run(CopyChannels{.x = seen(pass, pass.cast(part, dtype)), .out = joined, .from = 0, .to = first, .count = count});
       first += count;
-      if (saved) saved->keep_spec(part);
     }
     if (last_axis_) joined = joined.reshaped(shape);
     if (saved) saved->keep_spec(x);

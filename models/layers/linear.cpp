@@ -145,7 +145,8 @@ class Linear : public TappedLayer, public FusibleLinear {
   Tensor backward_through(Pass& pass, const Tensor& dy, Saved& saved, bool has_bias_gradient, FusedActivation f,
                           FusibleLinear* before) override {
     if (pass.tap) pass.look("gradient/" + name(), dy);
-    return fused_backward(pass, dy, saved, has_bias_gradient, f, before);
+    return through_input_cast(pass, saved,
+                              [&] { return fused_backward(pass, dy, saved, has_bias_gradient, f, before); });
   }
 
   Tensor fused_backward(Pass& pass, const Tensor& dy_given, Saved& saved, bool has_bias_gradient, FusedActivation f,

@@ -55,8 +55,9 @@ class Join : public TappedLayer {
 
  private:
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
-    const Tensor z = pass.collect(side_);
-    if (saved) saved->keep_spec(x), saved->keep_spec(z);
+    const Tensor z_given = pass.collect(side_);
+    if (saved) saved->keep_spec(x), saved->keep_spec(z_given);
+    const Tensor z = pass.layer_input(z_given);
     if (adds_) return pass.sum(pass.input("add", x), pass.input("add", z));
     const DType dtype = wider(x.dtype(), z.dtype());
     Tensor joined(pass.device, output_shape(x.shape()), dtype);

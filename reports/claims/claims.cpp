@@ -58,7 +58,8 @@ std::vector<Expression> conditions(const JsonReader& json, const char* key, cons
 }
 
 NumberSource source_from(const JsonReader& json, const Ids& ids) {
-  static const FieldNames kFields = {"case", "cases", "metric", "curve", "at", "take", "x", "reaches", "falls_below"};
+  static const FieldNames kFields = {"case", "cases", "metric",  "curve",       "at",
+                                     "take", "x",     "reaches", "falls_below", "estimate"};
   json.expect_object();
   json.expect_only(kFields);
   NumberSource source;
@@ -76,6 +77,7 @@ NumberSource source_from(const JsonReader& json, const Ids& ids) {
     if (!source.is_curve) member->fail("is for a curve");
     number = member->number();
   };
+  if (const auto estimate = json.optional("estimate")) source.is_estimate = estimate->boolean();
   read("x", source.x), read("reaches", source.reaches), read("falls_below", source.falls_below);
   return source;
 }
@@ -129,7 +131,7 @@ struct Obstacle {
   std::string reason;
 };
 
-const Record& record_of(const Report& report, const std::string& id, const CaseDefinitions& definitions = {}) {
+const Record& record_of(const Report& report, const std::string& id, const RefusedCases& refused_cases = {}) {
   static const int kVersion = Record().case_version;  // that this program writes
   const auto found = std::ranges::find(report.records, id, &Record::id);
   const auto refuse = [&](const std::string& why) { throw Obstacle{ClaimOutcome::inconclusive, why}; };
@@ -140,23 +142,29 @@ const Record& record_of(const Report& report, const std::string& id, const CaseD
                        found->case_version, kVersion));
   if (found->data)
     refuse(fmt::format("{}: was measured on {}, the claims are about drawn data", id, found->data->name));
-  const auto definition = definitions.find(id);
-  if (definition != definitions.end() && !found->definition.empty() && found->definition != definition->second)
-    refuse(id + ": was measured on another network than that of this program; measure it again");
-  if (found->status == Status::skipped) throw Obstacle{ClaimOutcome::not_testable, id + ": " + found->reason};
-  if (found->status == Status::failed) throw Obstacle{ClaimOutcome::inconclusive, id + ": " + found->reason};
+  if (const auto refused = refused_cases.find(id); refused != refused_cases.end()) refuse(id + ": " + refused->second);
+  const auto reason = [&](const char* status) {
+    return fmt::format("{}: {}", id,
+                       found->reason.empty() ? fmt::format("{}, without a reason", status) : found->reason);
+  };
+  if (found->status == Status::skipped) throw Obstacle{ClaimOutcome::not_testable, reason("skipped")};
+  if (found->status == Status::failed) refuse(reason("failed"));
   return *found;
 }
 
-UncertainNumber uncertain(const Measurement& one) {
-  UncertainNumber number{one.value, {one.value, one.value}};
-  if (one.interval)
-    number.range = *one.interval;
-  else if (one.standard_error && !(std::isfinite(*one.standard_error) && *one.standard_error >= 0))
-    number.range = {-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
-  else if (one.standard_error)
-    number.range = {one.value - 2 * *one.standard_error, one.value + 2 * *one.standard_error};
-  return number;
+// Two standard errors on each side. An error that is none says nothing, so that the number may be any.
+UncertainNumber within_errors(double value, double error) {
+  if (!(std::isfinite(error) && error >= 0))
+    return {value, {-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()}};
+  return {value, {value - 2 * error, value + 2 * error}};
+}
+
+UncertainNumber uncertain(const NumberSource& source, const Record& record, const Measurement& one) {
+  if (one.interval) return {one.value, *one.interval};
+  if (source.is_estimate && !one.standard_error)
+    throw Obstacle{ClaimOutcome::inconclusive, fmt::format("{}: {} at '{}' has no standard error; measure it again",
+                                                           record.id, one.metric, one.at)};
+  return within_errors(one.value, one.standard_error.value_or(0));
 }
 
 // The curve of the standard errors of another one, if the record has it.
@@ -171,9 +179,11 @@ const Series* errors_of(const Record& record, const Series& curve) {
 void add_of_curve(const NumberSource& source, const Record& record, const Series& curve,
                   std::vector<UncertainNumber>& found) {
   const Series* errors = errors_of(record, curve);
-  const auto add = [&](double value, double error = 0) {
-    found.push_back({value, {value - 2 * error, value + 2 * error}});
-  };
+  if (source.is_estimate && !errors)
+    throw Obstacle{ClaimOutcome::inconclusive,
+                   fmt::format("{}: the curve {} at '{}' has no standard errors; measure it again", record.id,
+                               curve.metric, curve.at)};
+  const auto add = [&](double value, double error = 0) { found.push_back(within_errors(value, error)); };
   const auto add_point = [&](size_t i) { add(curve.y[i], errors ? errors->y[i] : 0); };
   if (source.x) {
     const auto place = std::ranges::find(curve.x, *source.x);
@@ -231,7 +241,7 @@ UncertainNumber number_of(const NumberSource& source, const Report& report, std:
     for (const Measurement& one : record.measurements) {
       if (one.metric != source.metric || !glob_matches(source.at, one.at)) continue;
       if (misleads(record, one)) throw Obstacle{ClaimOutcome::not_testable, id + ": " + record.reason};
-      found.push_back(uncertain(one));
+      found.push_back(uncertain(source, record, one));
       unit = one.unit;
     }
   }
@@ -305,7 +315,7 @@ ClaimList shipped_claims(std::string_view device, bool quick) {
 }
 
 std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device,
-                                       const CaseDefinitions& definitions) {
+                                       const RefusedCases& refused) {
   std::vector<ClaimVerdict> verdicts;
   for (const Claim& claim : list.claims) {
     ClaimVerdict& one = verdicts.emplace_back(ClaimVerdict{&claim, ClaimOutcome::not_testable, "", {}});
@@ -319,7 +329,7 @@ std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& repo
     }
     Numbers numbers;
     try {
-      for (const std::string& id : claim.cases) (void)record_of(report, id, definitions);
+      for (const std::string& id : claim.cases) (void)record_of(report, id, refused);
       for (const auto& [name, source] : claim.numbers) {
         std::string unit = "1";
         const UncertainNumber number = number_of(source, report, unit);

@@ -26,6 +26,7 @@ struct NumberSource {
   // Of a curve: its y at `x`, or the first x at which it reaches or falls below a limit (infinity: at none), or all of it.
   bool is_curve = false;
   std::optional<double> x, reaches, falls_below;
+  bool is_estimate = false;  // of a mean or share of a sample: without its standard error it decides nothing
 };
 
 struct Claim {
@@ -75,13 +76,13 @@ struct ClaimVerdict {
   std::vector<Evidence> evidence;
 };
 
-// The definition of the network of each case, by id, as records have it.
-using CaseDefinitions = std::map<std::string, std::string, std::less<>>;
+// Records that are not used, by id, with the reason.
+using RefusedCases = std::map<std::string, std::string, std::less<>>;
 
 // The verdicts in the order of the list, which must outlive them. A claim is INCONCLUSIVE if a case of it is missing, is of
-// another version than those of this program, was measured on files, or on another network than `definitions` has for it.
-// The cases of a partial report are whole, so that they decide.
+// another version than those of this program, was measured on files, or is refused. The cases of a partial report are whole,
+// so that they decide.
 std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device,
-                                       const CaseDefinitions& definitions = {});
+                                       const RefusedCases& refused = {});
 
 }  // namespace halfmark::reports

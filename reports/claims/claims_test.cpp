@@ -125,6 +125,36 @@ TEST(Claims, AreInconclusiveWhereTheSpreadOfAPointOfACurveDecides) {
   EXPECT_EQ(outcome_with(0.4, "", {1, 2, 3}), ClaimOutcome::confirmed) << "3.2 to 4.8";
   EXPECT_EQ(outcome_with(0.6, "elsewhere", {1, 2, 3}), ClaimOutcome::confirmed) << "errors of another curve";
   EXPECT_EQ(outcome_with(0.6, "", {1, 2, 4}), ClaimOutcome::confirmed) << "errors of other points";
+  EXPECT_EQ(outcome_with(-1, "", {1, 2, 3}), ClaimOutcome::inconclusive) << "no error is negative";
+}
+
+// A number that the list calls an estimate says nothing without its standard error.
+TEST(Claims, AreInconclusiveWithoutTheStandardErrorOfAnEstimate) {
+  const ClaimList list = list_of(R"({"id": "S1-1", "claim": "t", "rule": "w", "numbers": {
+    "a": {"case": "x", "metric": "m", "estimate": true}}, "confirmed": ["a < 5"]},
+    {"id": "S1-2", "claim": "t", "rule": "w", "numbers": {
+    "b": {"case": "x", "curve": "c", "x": 2, "estimate": true}}, "confirmed": ["b < 5"]})");
+  Report report;
+  report.records.push_back(record_with("x", {{.metric = "m", .value = 1}}));
+  report.records[0].series = {{.metric = "c", .x = {1, 2}, .y = {1, 4}}};
+  const auto outcome = [&](size_t i) { return judge_claims(list, report, "cpu")[i]; };
+  EXPECT_EQ(outcome(0).reason, "x: m at '' has no standard error; measure it again");
+  EXPECT_EQ(outcome(1).reason, "x: the curve c at '' has no standard errors; measure it again");
+  report.records[0].measurements[0].standard_error = 0.1;
+  report.records[0].series.push_back({.metric = "c_standard_error", .x = {1, 2}, .y = {0.1, 0.1}});
+  EXPECT_EQ(outcome(0).outcome, ClaimOutcome::confirmed);
+  EXPECT_EQ(outcome(1).outcome, ClaimOutcome::confirmed);
+  report.records[0].measurements[0].standard_error.reset();
+  report.records[0].measurements[0].interval = Range{0.5, 1.5};
+  EXPECT_EQ(outcome(0).outcome, ClaimOutcome::confirmed) << "an interval will do";
+}
+
+TEST(Claims, NameACaseThatFailedWithoutAReason) {
+  const ClaimList list = list_of(kClaim);
+  Report report;
+  report.records.push_back(record_with(kId, {}));
+  report.records[0].status = Status::failed;
+  EXPECT_EQ(judge_claims(list, report, "cpu")[0].reason, kId + ": failed, without a reason");
 }
 
 TEST(Claims, AreNotTestableWithoutTheirDevice) {

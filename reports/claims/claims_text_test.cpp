@@ -105,21 +105,19 @@ TEST(ClaimsText, SaysThatAQuickRunIsAsLongAsTheFullOne) {
             (std::vector<std::string>{"a quick run; these claims have the same cases in the full one"}));
 }
 
-TEST(Claims, AreNotDecidedByCasesOfAnotherVersionOrNetwork) {
+TEST(Claims, AreNotDecidedByCasesOfAnotherVersionNorByRefusedOnes) {
   const ClaimList list = two_claims(false);
-  const CaseDefinitions definitions = {{"y", "0123456789abcdef"}};
   const auto outcome = [&](const Record& changed) {
     Report report = with_numbers(false);
     report.records.back() = changed;
-    return judge_claims(list, report, "cpu", definitions)[1].outcome;
+    return judge_claims(list, report, "cpu")[1].outcome;
   };
   const Record record = with_numbers(false).records.back();
-  EXPECT_EQ(outcome(record), ClaimOutcome::confirmed) << "a report of before the definitions";
-  Record changed = record;
-  changed.definition = "0123456789abcdef";
-  EXPECT_EQ(outcome(changed), ClaimOutcome::confirmed);
-  changed.definition = "1123456789abcdef";
-  EXPECT_EQ(outcome(changed), ClaimOutcome::inconclusive);
+  EXPECT_EQ(outcome(record), ClaimOutcome::confirmed);
+  const ClaimVerdict refused = judge_claims(list, with_numbers(false), "cpu", {{"y", "was changed"}})[1];
+  EXPECT_EQ(refused.outcome, ClaimOutcome::inconclusive);
+  EXPECT_EQ(refused.reason, "y: was changed");
+  Record changed;
   for (const int version : {0, 2}) {
     changed = record;
     changed.case_version = version;

@@ -34,6 +34,11 @@ std::string numbers_of(const LintFinding& finding) {
 
 bool is_examined(const Record& record) { return find(record, "lint.findings") != nullptr; }
 
+// A mistake was planted that a rule must find.
+bool has_plant(const Record& record) {
+  return is_examined(record) && record.expectation && record.expectation->metric == "lint.finding";
+}
+
 void add_to(std::vector<FoundRule>& rules, const Record& record) {
   for (const LintFinding& finding : record.lint) {
     auto rule = std::ranges::find(rules, std::string_view(finding.rule), &FoundRule::id);
@@ -63,10 +68,12 @@ std::string rules_text(const std::vector<FoundRule>& rules, const TextOptions& o
 
 std::string lint_text(const Report& report, const TextOptions& options) {
   std::vector<FoundRule> rules, planted;
-  size_t examined = 0, with_plants = 0;
+  std::vector<const Record*> with_plants, missed;
+  size_t examined = 0;
   for (const Record& record : report.records) {
     if (record.expectation) {
-      with_plants += !record.lint.empty();
+      if (has_plant(record)) with_plants.push_back(&record);
+      if (has_plant(record) && !record.expectation->met) missed.push_back(&record);
       add_to(planted, record);
       continue;
     }
@@ -80,9 +87,15 @@ std::string lint_text(const Report& report, const TextOptions& options) {
     if (rules.empty()) text += fmt::format("none found in {}\n", counted(examined, "case"));
     text += rules_text(rules, options);
   }
-  if (!planted.empty()) {
+  if (!planted.empty() || !with_plants.empty()) {
     text += heading("mistakes of mixed-precision training that were planted or expected");
-    text += fmt::format("found in {}, as they must be\n", counted(with_plants, "case"));
+    if (!with_plants.empty())
+      text +=
+          fmt::format("planted in {}, found by the rule that must find it in {}\n", counted(with_plants.size(), "case"),
+                      missed.empty() ? "all" : std::to_string(with_plants.size() - missed.size()));
+    for (const Record* record : missed)
+      text += wrapped("    ", printable(fmt::format("{}: not found by {}", record->id, record->expectation->at)),
+                      options.width, true);
     text += rules_text(planted, options);
   }
   return text;

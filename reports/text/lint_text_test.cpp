@@ -58,9 +58,37 @@ TEST(LintText, CountsCasesBeyondTheThirdAndListsPlantedMistakesApart) {
     record.expectation = Expectation{"lint.finding", "not_unscaled", "==", 1, 1, true};
   const std::string text = lint_text(report, kLintWidth);
   EXPECT_FALSE(has_text(text, "training\n")) << "no mistake of a training that is meant to be right: " << text;
-  EXPECT_TRUE(has_text(text, "that were planted or expected\nfound in 5 cases, as they must be\n- not_unscaled: "))
+  EXPECT_TRUE(has_text(text,
+                       "that were planted or expected\nplanted in 5 cases, found by the rule that must find it in "
+                       "all\n- not_unscaled: "))
       << text;
   EXPECT_TRUE(has_text(text, "    a:"));
+}
+
+TEST(LintText, NamesThePlantedMistakesThatTheirRuleDidNotFind) {
+  Report report;
+  report.records = {linted("a", {not_unscaled(4)}), linted("b", {not_unscaled(4)}), linted("c", {})};
+  for (Record& record : report.records)
+    record.expectation = Expectation{"lint.finding", "not_unscaled", "==", 1, 1, true};
+  report.records[1].expectation = Expectation{"lint.finding", "unscaled_twice", "==", 1, 0, false};
+  report.records[2].expectation->met = false;
+  const std::string text = lint_text(report, kLintWidth);
+  EXPECT_TRUE(has_text(text,
+                       "planted in 3 cases, found by the rule that must find it in 1\n"
+                       "    b: not found by unscaled_twice\n    c: not found by not_unscaled\n"))
+      << text;
+  report.records = {report.records[2]};
+  EXPECT_TRUE(has_text(lint_text(report, kLintWidth), "in 0\n    c: not found by not_unscaled\n")) << "alone";
+}
+
+// A record whose control is about something else, such as `training` with control=scale_too_high.
+TEST(LintText, CountsOnlyMistakesThatARuleMustFindAsPlanted) {
+  Report report;
+  report.records = {linted("a", {not_unscaled(4)})};
+  report.records[0].expectation = Expectation{"training.skips", "", ">", 0, 10, true};
+  const std::string text = lint_text(report, kLintWidth);
+  EXPECT_FALSE(has_text(text, "planted in")) << text;
+  EXPECT_TRUE(has_text(text, "planted or expected\n- not_unscaled: ")) << text;
 }
 
 TEST(LintText, IsPartOfShowAndItsNumbersAreNoColumnsAndNoNotices) {
