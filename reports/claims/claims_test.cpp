@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -245,6 +246,20 @@ TEST(Claims, AQuestionNamesTwoClaimsOfTheList) {
     } catch (const ReportError& error) {
       EXPECT_NE(std::string(error.what()).find(wanted), std::string::npos) << error.what();
     }
+}
+
+// What is an estimate in one claim is one in all.
+TEST(ShippedClaims, CallTheSameMetricsEstimates) {
+  const ClaimList list = shipped_claims("cpu", false);
+  std::map<std::string, bool> known;
+  size_t estimates = 0;
+  for (const Claim& claim : list.claims)
+    for (const auto& [name, source] : claim.numbers) {
+      EXPECT_EQ(known.try_emplace(source.metric, source.is_estimate).first->second, source.is_estimate)
+          << claim.id << " " << name << ": " << source.metric;
+      estimates += source.is_estimate;
+    }
+  EXPECT_GT(estimates, 30u);
 }
 
 TEST(ShippedClaims, AreReadAndMostHaveARule) {
