@@ -57,14 +57,19 @@ void put_number(Record& record, const NumberSource& source, const std::string& a
       return;
     }
   record.measurements.push_back({.metric = source.metric, .at = at, .value = value});
+  if (source.is_estimate) record.measurements.back().standard_error = 0;
 }
 
 void put_point(Record& record, const NumberSource& source, double value) {
-  auto curve = std::ranges::find_if(
-      record.series, [&](const Series& one) { return one.metric == source.metric && one.at == source.at; });
-  if (curve == record.series.end())
-    curve = record.series.insert(curve, {.metric = source.metric, .at = source.at, .x = {}, .y = {}});
-  curve->x.push_back(*source.x), curve->y.push_back(value);
+  const auto put = [&](const std::string& metric, double y) {
+    auto curve = std::ranges::find_if(
+        record.series, [&](const Series& one) { return one.metric == metric && one.at == source.at; });
+    if (curve == record.series.end())
+      curve = record.series.insert(curve, {.metric = metric, .at = source.at, .x = {}, .y = {}});
+    curve->x.push_back(*source.x), curve->y.push_back(y);
+  };
+  put(source.metric, value);
+  if (source.is_estimate) put(source.metric + "_standard_error", 0);
 }
 
 // A report that has these numbers where the claim takes them from.
