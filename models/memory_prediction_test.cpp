@@ -136,7 +136,8 @@ TEST(MemoryPrediction, AgreesWithEveryKindOfLayer) {
     return LayerSpec{"conv2d", name, {{"out", out}, {"kernel", int64_t{3}}, {"padding", int64_t{1}}}};
   };
   const LayerSpec silu{"silu", "silu"}, last_silu{"silu", "last_silu"};
-  const LayerSpec flat{"flatten", "flat"}, head{"linear", "head", {{"out", int64_t{10}}}};
+  const LayerSpec pool{"global_avg_pool2d", "pool"}, flat{"flatten", "flat"},
+      head{"linear", "head", {{"out", int64_t{10}}}};
   LayerSpec normalised = conv("conv", 16);
   normalised.arguments["weight_norm"] = true;
   const LayerSpec side{"side", "side", {}, {{conv("a", 8), silu}}};
@@ -196,11 +197,12 @@ TEST(MemoryPrediction, AgreesWithEveryKindOfLayer) {
        DataKind::text,
        64},
       // The input of a classifier is fp32 under cast rules: what the first layer casts, and what it does not.
-      {image, {{"batchnorm2d", "bn"}, flat, head}, DataKind::images, 10},
+      {image, {{"batchnorm2d", "bn"}, pool, flat, head}, DataKind::images, 10},
+      {image, {pool, flat, head}, DataKind::images, 10},
       {image, {flat, head}, DataKind::images, 10},
-      {image, {{"concat", "joined", {}, {{silu}, {}}}, flat, head}, DataKind::images, 10},
-      {image, {{"add", "sum", {}, {{silu}, {}}}, flat, head}, DataKind::images, 10},
-      {image, {side, {"dropout", "drop"}, joined("concat"), flat, head}, DataKind::images, 10},
+      {image, {{"concat", "joined", {}, {{silu}, {}}}, pool, flat, head}, DataKind::images, 10},
+      {image, {{"add", "sum", {}, {{silu}, {}}}, pool, flat, head}, DataKind::images, 10},
+      {image, {side, {"dropout", "drop"}, joined("concat"), pool, flat, head}, DataKind::images, 10},
       // A weight that two layers share, large beside everything else: the second gradient waits to be added to the first.
       {{1, 2},
        {{"embedding", "words", {{"entries", whole(4096)}, {"features", whole(64)}}},

@@ -187,14 +187,16 @@ HeldTensorPtr MemoryWalk::backward(const LayerSpec& spec, const HeldTensorPtr& d
     case LayerMemory::Gradient::none:
       return {};
     case LayerMemory::Gradient::of_result:
-      return dy;
+      return cast(dy, kept.elements, kept.before_cast);
     case LayerMemory::Gradient::fresh:
       break;
   }
-  const HeldTensorPtr dx = fresh(kept.elements, memory.gradient_dtype);
+  HeldTensorPtr dx = fresh(kept.elements, memory.gradient_dtype);
   total_.moment(memory.with_gradient);
   if (memory.cast_is_last) kept.tensors.clear();
-  return cast(cast(dx, kept.elements, kept.given), kept.elements, kept.before_cast);
+  dx = cast(dx, kept.elements, kept.given);
+  kept.tensors.clear();
+  return cast(dx, kept.elements, kept.before_cast);
 }
 
 HeldTensorPtr MemoryWalk::split(const LayerSpec& spec, const HeldTensorPtr& dy, const Shape& input, bool copies) {
