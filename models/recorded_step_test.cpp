@@ -17,6 +17,26 @@
 namespace halfmark::models {
 namespace {
 
+// Each pass takes the mask of its padding from the host.
+Subject masked_attention(bool fused) {
+  LayerSpec attention{"self_attention",
+                      "attention",
+                      {{"heads", int64_t{2}}, {"fused", fused}, {"lengths", std::vector<double>{8, 5, 3}}}};
+  if (!fused) attention.arguments["mask_value"] = -1e4;
+  Subject subject = subject_of_network(
+      {4, 8, 16}, DataKind::normal, 0,
+      Network{{{"linear", "qkv", {{"out", int64_t{48}}}}, attention, {"linear", "out", {{"out", int64_t{16}}}}}});
+  subject.name = "masked", subject.sizes = fused ? "f1" : "f0";
+  return subject;
+}
+
+// Each pass takes the weights of the classes from the host.
+Subject weighted_mlp() {
+  Subject subject = subject_named(kSmallMlp);
+  for (int c = 0; c < 10; ++c) subject.loss.class_weights.push_back(1 + c % 3);
+  return subject;
+}
+
 class RecordedSteps : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -42,17 +62,21 @@ class RecordedSteps : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(RecordedSteps, GiveTheBitsOfLaunchedOnes) {
-  for (const char* subject : {kSmallMlp, kSmallConvnet, "gpt/b2_t8_n2_h2_d16_v27"})
+  const Subject masked = masked_attention(true), masked_in_steps = masked_attention(false), weighted = weighted_mlp();
+  for (const Subject* subject : {&subject_named(kSmallMlp), &subject_named(kSmallConvnet),
+                                 &subject_named("gpt/b2_t8_n2_h2_d16_v27"), &masked, &masked_in_steps, &weighted})
     for (const char* policy : {"fp32", "amp-fp16", "amp-bf16", "fp16-master"}) {
-      Trial recorded(spec(subject, policy)), launched(spec(subject, policy));
+      TrialSpec of_both = spec(kSmallMlp, policy);
+      of_both.subject = subject;
+      Trial recorded(of_both), launched(of_both);
       recorded.load_batch(0), launched.load_batch(0);
       RecordedStep step(recorded);
       const auto at_first = codes_of(recorded);
       for (int i = 0; i < 3; ++i) EXPECT_TRUE(step.run());
       const int taken = repeating_ ? 6 : 5;  // the repeating device takes one as it records
       for (int i = 0; i < taken; ++i) launched.forward(), launched.backward(), launched.update();
-      EXPECT_EQ(codes_of(recorded), codes_of(launched)) << subject << " " << policy;
-      EXPECT_NE(codes_of(recorded), at_first) << subject << " " << policy;
+      EXPECT_EQ(codes_of(recorded), codes_of(launched)) << subject->id() << " " << policy;
+      EXPECT_NE(codes_of(recorded), at_first) << subject->id() << " " << policy;
     }
 }
 

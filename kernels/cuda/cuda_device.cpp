@@ -254,10 +254,10 @@ void CudaDevice::release_cached() noexcept {
 // Copies are synchronous: the caller may use the host memory as soon as they return.
 void CudaDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
   if (bytes == 0) return;
-  refuse_while_recording();
   activate();
+  if (recording_) host = recording_->keep(host, bytes);
   HM_CUDA(cudaMemcpyAsync(device_memory, host, bytes, cudaMemcpyHostToDevice, stream_));
-  synchronize();
+  if (!recording_) synchronize();
 }
 
 void CudaDevice::clear(void* device_memory, size_t bytes) {

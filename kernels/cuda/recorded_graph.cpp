@@ -1,6 +1,8 @@
 // CUDA Runtime API, "Graph Management"; CUDA Programming Guide, "CUDA Graphs", creating a graph by stream capture.
 #include "kernels/cuda/recorded_graph.h"
 
+#include <cstring>
+
 #include "kernels/number/error.h"
 
 namespace halfmark::kernels::cuda {
@@ -38,8 +40,19 @@ void RecordedGraph::run() {
   HM_CUDA(cudaGraphLaunch(executable_, owner_.stream));
 }
 
+const void* RecordedGraph::keep(const void* host, size_t bytes) {
+  void* kept = nullptr;
+  HM_CUDA(cudaMallocHost(&kept, bytes));
+  kept_.push_back(kept);
+  std::memcpy(kept, host, bytes);
+  return kept;
+}
+
+// What a lost device had is gone with its context.
 RecordedGraph::~RecordedGraph() {
-  if (owner_.leave(*this) && executable_) cudaGraphExecDestroy(executable_);
+  if (!owner_.leave(*this)) return;
+  if (executable_) cudaGraphExecDestroy(executable_);
+  for (void* kept : kept_) cudaFreeHost(kept);
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/tensor/device.h"
@@ -23,12 +24,15 @@ class RecordedGraph : public RecordedWork {
   // Once. Throws Unsupported if the work waits for the stream, Error if a call fails or the work throws.
   void capture(const std::function<void()>& work);
   void run() override;
+  // A copy of these bytes of the host that lives as long as the graph: a copy that the graph repeats reads it each time.
+  const void* keep(const void* host, size_t bytes);
 
   std::multimap<size_t, void*> free;  // its blocks that no tensor has, by size
 
  private:
   Owner owner_;
   cudaGraphExec_t executable_ = nullptr;
+  std::vector<void*> kept_;  // page-locked: a copy from other memory might wait for the stream
 };
 
 }  // namespace halfmark::kernels::cuda

@@ -72,7 +72,8 @@ class Device {
   virtual std::optional<DeviceState> state() { return std::nullopt; }
 
   // Records the kernels that `work` enqueues, with their memory, instead of running them (CUDA graphs). They may then run
-  // any number of times with one call; until the result is destroyed the memory that `work` releases is not reused.
+  // any number of times with one call; until the result is destroyed the memory that `work` releases is not reused. What
+  // `work` copies from the host is copied again each time, as it was.
   // Throws Unsupported with a reason if the device cannot, or if `work` waits for a result of the device.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work);
 
