@@ -65,7 +65,6 @@ for source in kernels/cuda/*.cu; do
   case ${source##*/} in
     dot_tcgen05.cu) reason="clang 19 does not know sm_100a" ;;
     dot.cu) reason='clang 19 does not know the constraint "C" of asm' ;;
-    reduce.cu | row_norm.cu) reason="clang takes no __shared__ variables of types with initial values" ;;
     *) reason="" ;;
   esac
   if [[ $reason ]]; then

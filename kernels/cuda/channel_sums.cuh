@@ -52,9 +52,10 @@ inline uint32_t splits_of(const Channels& c) {  // at most
   return most;
 }
 
+// Without initial values, as variables in shared memory must be: {} is a sum of nothing.
 template <class Wide>
 struct alignas(2 * sizeof(Wide)) Pair {
-  Wide first = 0, second = 0;
+  Wide first, second;
   __device__ __forceinline__ void merge(const Pair& other) { first += other.first, second += other.second; }
   __device__ __forceinline__ Pair below(uint32_t distance) const {
     return {__shfl_down_sync(0xffffffffu, first, distance), __shfl_down_sync(0xffffffffu, second, distance)};
@@ -67,11 +68,11 @@ struct alignas(2 * sizeof(Wide)) Pair {
 };
 
 // Of `count` values: their mean is shift + offset, and `squares` the sum of the squared deviations from it. The two parts
-// of the mean keep what it needs beyond its precision where it is much larger than the deviations.
+// of the mean keep what it needs beyond its precision where it is much larger than the deviations. {} is of no value.
 template <class Wide>
 struct alignas(16) Moments {
   static constexpr bool kShifted = true;
-  Wide count = 0, shift = 0, offset = 0, squares = 0;
+  Wide count, shift, offset, squares;
   // Chan, Golub and LeVeque 1983. An infinity gives an infinite mean, as a sum would.
   __device__ __forceinline__ void merge(const Moments& other) {
     if (other.count == 0) return;
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_planes(Channels c, Body body,
   } else {
     constants = body.constants(channel);
   }
-  Pair<Wide> sums[width];
+  Pair<Wide> sums[width] = {};
   for (uint32_t left = mine;;) {
 #pragma unroll
     for (uint32_t u = 0; u < Body::kLoads; ++u) {
@@ -248,7 +249,7 @@ __global__ void __launch_bounds__(kSumThreads)
 #pragma unroll
     for (uint32_t k = 0; k < width; ++k) constants[k] = known[channel - blockIdx.x * channels + k];
   }
-  Pair<Wide> sums[width];
+  Pair<Wide> sums[width] = {};
   for (uint32_t left = mine;;) {
 #pragma unroll
     for (uint32_t u = 0; u < Body::kLoads; ++u) {
@@ -283,7 +284,7 @@ __global__ void __launch_bounds__(kSumThreads)
   __shared__ Sum shared[kSumThreads];
   const uint32_t lane = threadIdx.x & (lanes - 1), channel = blockIdx.x * lanes + lane, rows = kSumThreads / lanes;
   const uint32_t safe = channel < channels ? channel : channels - 1;
-  Sum sum;
+  Sum sum{};
   for (uint32_t s = threadIdx.x / lanes; s < splits; s += kLoads * rows) {
     Sum loaded[kLoads];
 #pragma unroll
