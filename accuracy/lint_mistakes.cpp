@@ -1,9 +1,11 @@
 #include "accuracy/lint_mistakes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace halfmark::accuracy {
@@ -19,8 +21,8 @@ bool has_half(const Policy& policy) { return bits_of(policy.low) == 16; }
 Reason without_scale(const TrialSpec& spec) {
   const ScalerSpec& scaler = spec.settings.scaler ? *spec.settings.scaler : spec.policy->scaler;
   if (scaler.kind == ScalerSpec::Kind::none) return policy_of(spec) + " has no loss scale";
-  if (scaler.initial >= 2) return {};
-  return policy_of(spec) + " has a loss scale below 2: gradients that keep it are not told from rounding";
+  if (scaler.initial >= 2 || scaler.initial <= 0.5) return {};
+  return policy_of(spec) + " has a loss scale between 1/2 and 2: it is too near 1 to be seen in gradients";
 }
 
 Reason without_casts(const TrialSpec& spec) {
@@ -50,14 +52,32 @@ Reason without_half_state(const TrialSpec& spec) {
   return policy_of(spec) + " does not store the optimizer's state in fp16";
 }
 
+bool has_batch_norm(const std::vector<LayerSpec>& layers, bool (*is_it)(const LayerSpec&)) {
+  return std::ranges::any_of(layers, [&](const LayerSpec& layer) {
+    return (layer.kind.starts_with("batchnorm") && is_it(layer)) ||
+           std::ranges::any_of(layer.branches, [&](const auto& branch) { return has_batch_norm(branch, is_it); });
+  });
+}
+bool is_set(const LayerSpec& layer, const char* argument, bool usual) {
+  const auto found = layer.arguments.find(argument);
+  return found == layer.arguments.end() ? usual : std::get<bool>(found->second);
+}
+
 Reason without_statistics(const TrialSpec& spec) {
   const LogPause pause;
-  if (!Trial(spec).states().empty()) return {};
-  return spec.subject->id() + " has no running statistics";
+  if (Trial(spec).states().empty()) return spec.subject->id() + " has no running statistics";
+  const bool moves =
+      !spec.subject->network || has_batch_norm(spec.subject->network->layers,
+                                               [](const LayerSpec& layer) { return !is_set(layer, "frozen", false); });
+  if (moves) return {};
+  return spec.subject->id() + " has frozen batch norms only, whose statistics never move";
 }
 
 Reason without_fp32_statistics(const TrialSpec& spec) {
   if (const Reason reason = without_statistics(spec)) return reason;
+  if (spec.subject->network && !has_batch_norm(spec.subject->network->layers,
+                                               [](const LayerSpec& layer) { return is_set(layer, "affine", true); }))
+    return spec.subject->id() + " has no batch norm with scale and shift, with which the rule compares its statistics";
   if (has_half(*spec.policy) && spec.policy->batch_norm == DType::f32) return {};
   return policy_of(spec) + " has no fp32 statistics beside a half type";
 }

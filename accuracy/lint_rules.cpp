@@ -12,6 +12,9 @@
 namespace halfmark::accuracy {
 namespace {
 
+// A wrong scale is off by a factor of 2 or more where loss scales are powers of two, as the frameworks' are.
+constexpr double kScaleLimit = 1.4142135623730951;
+
 // The limit is a factor: whether a ratio is nearer to 1 than to the least wrong scale.
 bool is_near(double ratio, double factor, double limit) {
   return factor > 0 && ratio > 0 && ratio / factor <= limit && factor / ratio <= limit;
@@ -33,7 +36,7 @@ FaultyStep fault_of(const StepFacts& step, double limit) {
   found.least = *least, found.most = *most;
   for (const double weight : g.weights) found.ratio += weight;
   found.ratio = (found.ratio - 1) / static_cast<double>(g.weights.size());
-  const bool is_scaled = g.scale > limit;
+  const bool is_scaled = !is_near(g.scale, 1, limit);
   if (!std::isnan(g.clipping_ratio) && !is_near(g.clipping_ratio, 1, limit)) {
     found.ratio = g.clipping_ratio;
     if (is_scaled && is_near(g.clipping_ratio, g.scale, limit))
@@ -85,6 +88,8 @@ std::optional<Judged> gradients(const Observation& o, double limit) {
 
 std::optional<Judged> stale_cast(const Observation& o, double limit) {
   if (!o.output) return {};
+  // A training with wrong gradients may diverge, and then its outputs are wrong too.
+  if (const auto found = first_fault(o, kScaleLimit); found && found->fault != GradientFault::none) return {};
   const double cosine = std::max(o.output->step_before, o.output->start);
   return Judged{cosine > limit,
                 {{"cosine between the error of the output and the way back to earlier parameters", cosine},
@@ -171,13 +176,14 @@ std::optional<Judged> skip_streak(const Observation& o, double limit) {
 }
 
 std::optional<Judged> small_scale(const Observation& o, double limit) {
-  if (!o.scaler_checks || o.steps.empty()) return {};
+  if (o.steps.empty()) return {};
   double least = HUGE_VAL;
   for (const StepFacts& step : o.steps) least = std::min(least, step.scale);
   return Judged{least < limit, {{"least loss scale", least}}};
 }
 
 std::optional<Judged> unskipped_overflow(const Observation& o, double limit) {
+  if (o.runaway_updates > 0) return {};  // parameters are ruined for another reason
   const StepFacts* worst = nullptr;
   for (const StepFacts& step : o.steps)
     if (step.scale > 1 && (!worst || step.nonfinite_gradients > worst->nonfinite_gradients)) worst = &step;
@@ -188,8 +194,6 @@ std::optional<Judged> unskipped_overflow(const Observation& o, double limit) {
                  {"loss scale", worst->scale}}};
 }
 
-// The least wrong scale is 2 or 1/2, because loss scales are powers of two.
-constexpr double kScaleLimit = 1.4142135623730951;
 constexpr std::string_view kScaleWhy =
     "a wrong power of two is off by a factor of 2 or more, rounding in 8 bits by less than 1 + 2^-7: the limit is the "
     "geometric mean of 1 and 2";
@@ -308,8 +312,10 @@ constexpr LintRule kLintRules[] = {
      "pytorch/pytorch#40497, NVIDIA/apex#318", skip_streak},
     {"small_scale", "loss scale over the steps", "below the limit", 1,
      "a scale below 1 makes gradients smaller: it overflows where no scale at all would not",
-     "Look for the operation whose gradient overflows; set a floor of the scale.", "pytorch/pytorch#99640",
-     small_scale},
+     "A dynamic loss scale: look for the operation whose gradient overflows, and set a floor of the scale. A static "
+     "one: "
+     "take at least 1.",
+     "pytorch/pytorch#99640", small_scale},
     {"unskipped_overflow", "loss, loss scale, gradients, parameters after each step that was not skipped",
      "the loss is finite and its scale above 1, the share of gradients that are not finite is above the limit, and "
      "parameters after the step are not finite",

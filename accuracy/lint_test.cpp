@@ -124,6 +124,44 @@ TEST(Lint, FindsScaledGradientsOfWhichSomeOverflow) {
   EXPECT_EQ(found_in(lint_spec(kPlainNet, "amp-fp16+scaler=torch:1048576")), Names{}) << "it skips the steps";
 }
 
+// A training that diverges because its gradients keep the scale has wrong outputs too: no cast is stale.
+TEST(Lint, FindsNoStaleCastInATrainingThatDivergesForAnotherReason) {
+  EXPECT_EQ(found_in(lint_spec(kStatisticsNet, "fp32+scaler=static:1000000", {{"mistake", "no_unscale"}})),
+            Names{"not_unscaled"});
+}
+
+TEST(Lint, FindsAScaleBelowOneThatWasNotRemoved) {
+  EXPECT_EQ(found_in(lint_spec(kPlainNet, "amp-fp16+scaler=static:0.25", {{"mistake", "no_unscale"}})),
+            (Names{"not_unscaled", "small_scale"}));
+  EXPECT_EQ(found_in(lint_spec(kPlainNet, "amp-fp16+scaler=static:0.25")), Names{"small_scale"});
+}
+
+// Adam in fp16 ruins the parameters, and then gradients overflow: that is no matter of the loss scale.
+TEST(Lint, BlamesNoLossScaleForWhatAdamDid) {
+  EXPECT_EQ(found_in(lint_spec("mlp/b32_i64_h128_o10", "fp16-static", {{"mistake", "adam_epsilon"}})),
+            Names{"adam_epsilon"});
+}
+
+TEST(Lint, RefusesMistakesOfStatisticsThatBatchNormsCannotHave) {
+  const auto refused = [](const char* argument, bool value, const char* mistake) {
+    Subject subject = subject_of_network({8, 1, 6, 6}, DataKind::images, 10,
+                                         Network{{{"batchnorm2d", "bn", {{argument, value}}},
+                                                  {"flatten", "flat"},
+                                                  {"linear", "fc", {{"out", int64_t{10}}}}}});
+    subject.name = "network", subject.sizes = "b8";
+    TrialSpec spec = lint_spec(kPlainNet, "amp-fp16", {{"mistake", mistake}});
+    spec.subject = &subject, spec.settings = subject.settings;
+    return refusal_of(lint_harness(), spec).value_or("");
+  };
+  for (const char* mistake : {"missing_train", "skip_without_bn_rollback"}) {
+    EXPECT_NE(refused("frozen", true, mistake).find("never move"), std::string::npos);
+    EXPECT_EQ(refused("frozen", false, mistake), "");
+    EXPECT_EQ(refused("affine", false, mistake), "");
+  }
+  EXPECT_NE(refused("affine", false, "bn_half_statistics").find("no batch norm with scale"), std::string::npos);
+  EXPECT_EQ(refused("affine", true, "bn_half_statistics"), "");
+}
+
 TEST(Lint, NamesTheScaleAsEvidence) {
   const Findings findings = lint_harness().measure(lint_spec(kPlainNet, "amp-fp16", {{"mistake", "no_unscale"}}));
   ASSERT_EQ(findings.lint.size(), 1u);
@@ -148,7 +186,7 @@ TEST(Lint, RefusesMistakesThatAPolicyOrASubjectCannotHave) {
     return refusal_of(lint_harness(), lint_spec(subject, policy, {{"mistake", mistake}})).value_or("");
   };
   EXPECT_NE(refused(kPlainNet, "bf16", "no_unscale").find("no loss scale"), std::string::npos);
-  EXPECT_NE(refused(kPlainNet, "amp-fp16+scaler=static:1", "no_unscale").find("below 2"), std::string::npos);
+  EXPECT_NE(refused(kPlainNet, "amp-fp16+scaler=static:1", "no_unscale").find("too near 1"), std::string::npos);
   EXPECT_EQ(refused(kPlainNet, "amp-fp16+scaler=static:2", "no_unscale"), "");
   EXPECT_NE(refused(kPlainNet, "fp16", "stale_cast_cache").find("casts no weights"), std::string::npos);
   EXPECT_NE(refused(kPlainNet, "amp-fp16", "missing_train").find("no running statistics"), std::string::npos);

@@ -66,15 +66,19 @@ TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
                                         {"--scaler torhc", "did you mean torch?"},
                                         {"--scaler torch:0", "the scale '0' is not a positive number"},
                                         {"--scaler torch:1e400", "the scale '1e400' is out of the range of numbers"},
+                                        {"--scaler apex:33554432", "is above 16777216, the largest that this scaler"},
+                                        {"--scaler static:1e-50", "is below 2^-126"},
+                                        {"--scaler torch:1024:1.5", "'1.5' is not a positive whole number"},
                                         {"--scaler tensorflow:0.25", "is below 1, the least that this scaler takes"},
                                         {"--precision conv1=fp33", "did you mean fp32"},
                                         {"--precision conv1", "is not LAYER=POLICY"},
                                         {"--cast-rules torch-cuda+scaler=torch", "unknown cast rules"}})
       expect_complaint(fmt::format("{}--policy {} {} error", run, policy, option), about);
-  expect_complaint(run + "--precision conv9=fp32 error", "has no layer 'conv9'");
-  expect_complaint(run + "--precision 'z*=fp32' error", "has no layer like 'z*'");
+  expect_complaint(run + "--precision conv9=fp32 error", "has no layer with a policy of its own 'conv9'");
+  expect_complaint(run + "--precision 'z*=fp32' error", "has no layer with a policy of its own like 'z*'");
   expect_complaint(run + "--precision conv1 error", "is not LAYER=POLICY");
   expect_complaint(run + "--precision conv1=fp33 error", "did you mean fp32");
+  expect_complaint(run + "--precision conv1=amp-fp16+scaler=static:2 error", "without changes");
   expect_complaint(run + "six_layer error", "did you mean six_layers");
   write("report.json", "{}");
   expect_complaint("run --device cpu --dry-run --shapes . error", ".: cannot be read");

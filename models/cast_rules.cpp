@@ -80,8 +80,8 @@ constexpr CastRules::Group kApexO1[] = {
      "addbmm baddbmm bmm linear"},
     {CastRule::fp32,
      "acos asin cosh erfinv exp expm1 log log10 log2 reciprocal rsqrt sinh tan pow cumprod cumsum dist norm prod std "
-     "sum "
-     "var renorm upsample_nearest2d upsample_bilinear2d softplus softmin log_softmax softmax layer_norm group_norm "
+     "sum var renorm upsample_nearest2d upsample_bilinear2d grid_sample softplus gelu softmin log_softmax softmax "
+     "layer_norm group_norm ctc_loss "
      "local_response_norm normalize cosine_similarity poisson_nll_loss cosine_embedding_loss cross_entropy_loss "
      "hinge_embedding_loss kl_div l1_loss mse_loss margin_ranking_loss multilabel_margin_loss "
      "multilabel_soft_margin_loss multi_margin_loss nll_loss binary_cross_entropy_with_logits smooth_l1_loss "

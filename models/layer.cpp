@@ -267,9 +267,9 @@ State Init::state(std::string name, const Shape& shape, double value) const {
   return state;
 }
 
-State Init::state(std::string name, const Shape& shape, std::span<const double> values) const {
+State Init::state(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const {
   PurposeScope purpose(Purpose::state);
-  return {std::move(name), Tensor::from(device, shape, policy.state, values)};
+  return {std::move(name), Tensor::from(device, shape, dtype, values)};
 }
 
 }  // namespace halfmark::models

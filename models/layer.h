@@ -188,7 +188,7 @@ struct Init {
   Param normal(std::string name, const Shape& shape, DType dtype, double deviation) const;  // N(0, deviation^2)
   // In policy.state; all entries alike, or each with its own.
   State state(std::string name, const Shape& shape, double value) const;
-  State state(std::string name, const Shape& shape, std::span<const double> values) const;
+  State state(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const;
 };
 // Initial values of a layer with a weight.
 struct Start {

@@ -130,8 +130,8 @@ TEST(LayerPolicies, CoverTheLoss) {
 
 TEST(LayerPolicies, RefuseALayerThatTheModelLacks) {
   const std::pair<const char*, const char*> table[] = {
-      {"fp16+precision=fc9=fp32", "has no layer 'fc9'; did you mean fc1"},
-      {"fp16+precision=zz*=fp32", "has no layer like 'zz*'"}};
+      {"fp16+precision=fc9=fp32", "has no layer with a policy of its own 'fc9'; did you mean fc1"},
+      {"fp16+precision=zz*=fp32", "has no layer with a policy of its own like 'zz*'; it has fc1, "}};
   for (const auto& [text, wanted] : table) try {
       Trial trial(test_spec(kSmallMlp, text));
       ADD_FAILURE() << text << " was accepted";

@@ -109,7 +109,7 @@ void add_parameters(const MemoryWalk& walk, const std::vector<LayerSpec>& layers
       add_parameters(walk, branch, shape, policy, states, total);
     if (layer_kind_named(spec.kind).memory.of_layer()) {  // the weights of the same layer again are counted there
       const LayerMemory memory = walk.memory_of(spec, shape, policy.low);
-      add(Purpose::state, memory.states, policy.state);
+      add(Purpose::state, memory.states, memory.states_dtype);
       for (const LayerMemory::Weight& weight : memory.weights) {
         if (!weight.is_own) continue;
         add(Purpose::weights, weight.elements, weight.dtype);
@@ -179,7 +179,7 @@ MemoryPrediction predict_memory(const Subject& subject, const Policy& given, con
   HM_CHECK(given.layers.empty(),
            "policy " + std::string(given.name) + ": memory is not predicted for layers with policies of their own");
   Policy policy = given;
-  if (settings.batchnorm_state) policy.state = *settings.batchnorm_state;
+  if (settings.batchnorm_state) policy.state = *settings.batchnorm_state, policy.halves_plain_batch_norm = false;
   if (settings.scaler) policy.scaler = *settings.scaler;
   const bool has_labels = subject.has_labels();
   const DType x_dtype = subject.input_dtype(policy);

@@ -221,7 +221,7 @@ TEST(MemoryPrediction, AgreesWithEveryKindOfLayer) {
     Subject subject = subject_of_network(form.input, form.data, form.classes, {form.layers});
     subject.name = form.layers[0].kind + "+" + form.layers.back().kind, subject.sizes = "form";
     cover(cover, form.layers);
-    for (const char* policy : {"fp32", "fp16-bn32", "amp-fp16", "amp-bf16", "keras-mixed-float16"})
+    for (const char* policy : {"fp32", "fp16-bn32", "amp-fp16", "amp-bf16", "keras-mixed-float16", "apex-o2"})
       compare(subject, policy_named(policy), with_fixed_scale(subject, policy_named(policy)));
   }
   for (const Subject& subject : subjects())

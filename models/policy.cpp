@@ -82,7 +82,8 @@ std::vector<Policy> policy_table() {
        .rules = autocast,
        .scaler = dynamic},
       // apex/fp16_utils/fp16_optimizer.py with network_to_half: parameters in f16 but those of batch norm, each with an f32
-      // copy that the optimizer updates from an f32 copy of the gradient; loss.float() is scaled.
+      // copy that the optimizer updates from an f32 copy of the gradient; loss.float() is scaled. BN_convert_float makes float
+      // only batch norms that are affine.
       {.name = "fp16-master",
        .about =
            "as fp16-bn32, with f32 master weights and gradients, loss in f32, dynamic loss scaling (FP16_Optimizer)",
@@ -91,6 +92,7 @@ std::vector<Policy> policy_table() {
        .batch_norm = f32,
        .state = f32,
        .grad = f32,
+       .halves_plain_batch_norm = true,
        .master = true,
        .rules = loss_in_fp32,
        .scaler = dynamic},
@@ -151,7 +153,7 @@ std::vector<Policy> policy_table() {
        .rules = &cast_rules_named("apex-o1"),
        .scaler = of_apex},
       // O2: cast_model_type float16, keep_batchnorm_fp32, master_weights, loss_scale dynamic; results are cast to f32
-      // before the loss (apex/amp/_initialize.py).
+      // before the loss (apex/amp/_initialize.py). convert_network leaves only affine batch norms in float.
       {.name = "apex-o2",
        .about = "f16 parameters but those of batch norm, f32 master weights and gradients, the loss scaler of apex",
        .param = f16,
@@ -159,6 +161,7 @@ std::vector<Policy> policy_table() {
        .batch_norm = f32,
        .state = f32,
        .grad = f32,
+       .halves_plain_batch_norm = true,
        .master = true,
        .rules = loss_in_fp32,
        .scaler = of_apex},

@@ -57,6 +57,7 @@ struct Policy {
   DType batch_norm;                  // parameters of batch norms; other norms have `param`
   DType state;                       // running statistics
   DType grad;                        // parameter gradients as the optimizer receives them
+  bool halves_plain_batch_norm = false;  // a batch norm without scale and shift is stored in `param`, as any other module
   bool master = false;               // keeps an f32 copy of every narrower parameter, which the optimizer updates
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
   Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
@@ -79,6 +80,11 @@ size_t place_of(const Policy& policy);  // of its row in policies()
 bool matches_layer(const std::string& pattern, const std::string& layer);
 // The policy of a layer: that of `layers`, else the model's.
 const Policy& policy_of_layer(const Policy& model, const std::string& layer);
+
+// Running statistics of a batch norm.
+inline DType statistics_dtype(const Policy& policy, bool is_affine) {
+  return policy.halves_plain_batch_norm && !is_affine ? policy.param : policy.state;
+}
 
 inline bool casts_layer_inputs(const Policy& policy) { return policy.rules && policy.rules->casts_layer_inputs; }
 

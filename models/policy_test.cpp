@@ -51,7 +51,7 @@ TEST(CastRules, DifferBetweenCpuAndCuda) {
 constexpr size_t kCountOfTorchCuda = 113, kCountOfTorchCpu = 114 + 2;
 // How many our lists have, so that none is lost: apex's of torch_overrides.py and functional_overrides.py, and for Keras all operations of the zoo
 // that have a name in a framework.
-constexpr size_t kCountOfApexO1 = 80, kCountOfKeras = 25;
+constexpr size_t kCountOfApexO1 = 83, kCountOfKeras = 25;
 
 TEST(CastRules, AreAsManyAsThoseOfTheFrameworksAndNameEachOperationOnce) {
   for (const auto& [name, count] : {std::pair{"torch-cuda", kCountOfTorchCuda},
@@ -71,6 +71,8 @@ TEST(CastRules, AreAsManyAsThoseOfTheFrameworksAndNameEachOperationOnce) {
 TEST(CastRules, KnowTheOperationsOfRecentVersions) {
   EXPECT_EQ(cast_rules_named("torch-cuda").of("_cudnn_rnn"), CastRule::lower);
   EXPECT_EQ(cast_rules_named("torch-cuda").of("rms_norm"), CastRule::fp32);
+  for (const char* operation : {"gelu", "ctc_loss", "grid_sample"})  // apex/amp/lists/functional_overrides.py
+    EXPECT_EQ(cast_rules_named("apex-o1").of(operation), CastRule::fp32) << operation;
   EXPECT_EQ(cast_rules_named("torch-cpu").of("rms_norm"), CastRule::as_is);
   for (const char* rules : {"torch-cuda", "torch-cpu"})
     EXPECT_EQ(cast_rules_named(rules).of("linalg_matrix_sqrth"), CastRule::fp32) << rules;
@@ -176,6 +178,30 @@ TEST(Policies, KeepBatchNormInFp32AndNoOtherNorm) {
         EXPECT_EQ(param->value.dtype(), subject.starts_with("batchnorm2d") ? DType::f32 : DType::f16)
             << policy << " " << subject << " " << param->name;
     }
+}
+
+// apex: `if isinstance(module, _BatchNorm) and module.affine is True: continue` (convert_network), and BN_convert_float with
+// the same condition. The seed article's fp16-bn32 takes every batch norm.
+TEST(Policies, StoreStatisticsOfABatchNormWithoutAffineAsTheFrameworkDoes) {
+  for (const auto& [policy, expected] : {std::pair{"apex-o2", DType::f16},
+                                         {"fp16-master", DType::f16},
+                                         {"fp16-bn32", DType::f32},
+                                         {"amp-fp16", DType::f32},
+                                         {"apex-o3", DType::f16}}) {
+    Subject subject =
+        subject_of_network({4, 8, 6, 6}, DataKind::normal, 0,
+                           Network{{{"batchnorm2d", "plain", {{"affine", false}}}, {"batchnorm2d", "usual"}}});
+    subject.name = "network", subject.sizes = "b4";
+    TrialSpec spec = test_spec(kSmallMlp, policy);
+    spec.subject = &subject;
+    Trial trial(spec);
+    for (const State* state : trial.states()) {
+      const bool is_plain = state->name.starts_with("plain");
+      EXPECT_EQ(state->value.dtype(), is_plain ? expected : policy_named(policy).state) << policy << " " << state->name;
+    }
+    trial.load_batch(0), trial.forward(), trial.backward();
+    EXPECT_TRUE(trial.update()) << policy;
+  }
 }
 
 TEST(Policies, GiveEveryTensorItsDtype) {

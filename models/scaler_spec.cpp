@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/number/error.h"
@@ -108,7 +109,7 @@ Number number_of(std::string_view text, std::string_view part, const std::string
   HM_CHECK(error != std::errc::result_out_of_range, where + "out of the range of numbers");
   HM_CHECK(error == std::errc() && end == part.data() + part.size() && value > 0 &&
                std::isfinite(static_cast<double>(value)),
-           where + "not a positive number");
+           where + (std::is_integral_v<Number> ? "not a positive whole number" : "not a positive number"));
   return value;
 }
 
@@ -140,6 +141,10 @@ ScalerSpec scaler_of(std::string_view text) {
   if (parts.size() > 2) spec.interval = number_of<int>(text, parts[2], "interval");
   HM_CHECK(spec.initial <= 0x1p127,
            "loss scaler '" + std::string(text) + "': the scale is beyond 2^127, the last power of two in fp32");
+  HM_CHECK(spec.initial <= spec.cap, "loss scaler '" + std::string(text) + "': the scale is above " +
+                                         shortest(spec.cap) + ", the largest that this scaler takes");
+  HM_CHECK(spec.initial >= 0x1p-126,
+           "loss scaler '" + std::string(text) + "': the scale is below 2^-126, the smallest normal number of fp32");
   HM_CHECK(spec.initial >= spec.floor, "loss scaler '" + std::string(text) + "': the scale is below " +
                                            shortest(spec.floor) + ", the least that this scaler takes");
   return spec;

@@ -44,6 +44,16 @@ Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, N
           .network = shared};
 }
 
+namespace {
+// "conv1, bn1, relu1, ..."
+std::string first_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 12;
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return text + (names.size() > kShown ? ", ..." : "");
+}
+}  // namespace
+
 std::optional<std::string> unmatched_layer(const Policy& policy, const Subject& subject) {
   if (policy.layers.empty()) return {};
   if (!subject.network)
@@ -53,8 +63,9 @@ std::optional<std::string> unmatched_layer(const Policy& policy, const Subject& 
     if (std::ranges::any_of(names, [&](const std::string& name) { return matches_layer(one.pattern, name); })) continue;
     const bool is_pattern = one.pattern.find('*') != std::string::npos;
     std::string near = hint(one.pattern, names);
-    if (near.empty()) near = "; " + std::string("halfmark list subjects ") + subject.id() + " lists them";
-    return "subject " + subject.id() + " has no layer " + (is_pattern ? "like '" : "'") + one.pattern + "'" + near;
+    if (near.empty()) near = "; it has " + first_of(names);
+    return "subject " + subject.id() + " has no layer with a policy of its own " + (is_pattern ? "like '" : "'") +
+           one.pattern + "'" + near;
   }
   return {};
 }

@@ -26,7 +26,7 @@ double rate_of(const Settings& settings) {
 // A policy with the settings that override it.
 Policy adjusted(const Policy& policy, const Settings& settings) {
   Policy own = policy;
-  if (settings.batchnorm_state) own.state = *settings.batchnorm_state;
+  if (settings.batchnorm_state) own.state = *settings.batchnorm_state, own.halves_plain_batch_norm = false;
   if (settings.scaler) own.scaler = *settings.scaler;
   return own;
 }

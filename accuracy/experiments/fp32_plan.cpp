@@ -169,7 +169,8 @@ class Planner {
       const std::optional<double> error = changed("exponents of bf16", *wide);
       if (!error) return;
       const double coarser = kBf16.unit_roundoff() / format_of(spec_.policy->low).unit_roundoff();
-      if (*error <= coarser * plan_.tolerance && *error < layer.error / 2)
+      const bool ends_overflow = !std::isfinite(layer.error) && std::isfinite(*error);
+      if (ends_overflow || (*error <= coarser * plan_.tolerance && *error < layer.error / 2))
         return (void)(layer.cause = PlanCause::range);
     }
     ItemSet others(layers_.size(), true);

@@ -72,7 +72,7 @@ void dump(const DumpArguments& arguments, const Program& program) {
   const size_t planned = arguments.scales.pattern.size();
   HM_CHECK(planned == 0 || arguments.steps == 1 || static_cast<size_t>(arguments.steps) == planned,
            fmt::format("--steps {}: --overflows has {} steps", arguments.steps, planned));
-  HM_CHECK(planned > 0 || arguments.scales.interval == ScalePattern().interval,
+  HM_CHECK(planned > 0 || arguments.scales.interval == 0,
            fmt::format("--growth-interval {}: only with --overflows", arguments.scales.interval));
   Case one = case_of(id + "/error");  // any harness: a step of training is written
   DataFiles(arguments.data).add_to(one);
@@ -95,8 +95,8 @@ void add_dump_command(CommandLine& line, Program& program) {
       .list("--training", arguments->training, "KEY=VALUE of a model file's training: optimizer=adamw,rate=0.001")
       .option("--overflows", arguments->scales.pattern,
               "only the loss scale, with planted overflows: a 0 or 1 for each step, as 00100")
-      .option("--growth-interval", arguments->scales.interval, "with --overflows: steps after which the scale grows",
-              kShowsDefault | kPositive)
+      .option("--growth-interval", arguments->scales.interval,
+              "with --overflows: steps after which the scale grows; default: those of the policy's scaler", kPositive)
       .files("--model", arguments->models, "a model of your own, as in halfmark run")
       .option("--data", arguments->data, "files in place of drawn data, as in halfmark run")
       .footer(

@@ -29,7 +29,13 @@ std::optional<std::string> obstacle(const Case& one, const PolicyChange& change)
 void require_known_names(const PolicyChange& change) {
   if (!change.rules.empty()) (void)models::cast_rules_named(change.rules);
   for (const std::string& scaler : change.scalers) (void)models::scaler_of(scaler);
-  if (!change.precision.empty()) (void)policy_named("fp32+precision=" + change.precision);
+  if (change.precision.empty()) return;
+  if (change.precision.find('+') != std::string::npos)
+    throw Error(
+        "--precision '" + change.precision +
+        "': a layer takes a row of halfmark list policies, without changes; --scaler and --cast-rules are for the "
+        "whole model");
+  (void)policy_named("fp32+precision=" + change.precision);
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ void dump_steps(const TrialSpec& given, int64_t steps, const std::string& folder
     ScalerSpec scaler = spec.settings.scaler.value_or(spec.policy->scaler);
     HM_CHECK(scaler.kind == ScalerSpec::Kind::dynamic,
              "policy " + std::string(spec.policy->name) + " has no loss scale that overflows would change");
-    scaler.interval = scales.interval;
+    if (scales.interval > 0) scaler.interval = scales.interval;
     spec.settings.scaler = scaler;
     steps = static_cast<int64_t>(scales.pattern.size());
   }
@@ -223,22 +223,22 @@ void dump_steps(const TrialSpec& given, int64_t steps, const std::string& folder
     }
     taken.push_back(std::move(one));
   }
-  Json index = {
-      {"halfmark_dump", 1},
-      {"halfmark", environment_of({}, false)["halfmark"]},
-      {"command", command},
-      {"subject", spec.subject->id()},
-      {"model", model_json(*spec.subject)},
-      {"device", spec.device->name()},
-      {"policy", policy_json(*spec.policy)},
-      {"seed", spec.seed},
-      {"batchnorm_momentum", spec.settings.batchnorm_momentum},
-      {"training", Json::object()},
-      {"overflows",
-       scales.pattern.empty() ? Json(nullptr) : Json{{"pattern", scales.pattern}, {"interval", scales.interval}}},
-      {"steps", taken},
-      {"activations", activations},
-      {"tensors", tensors}};
+  Json index = {{"halfmark_dump", 1},
+                {"halfmark", environment_of({}, false)["halfmark"]},
+                {"command", command},
+                {"subject", spec.subject->id()},
+                {"model", model_json(*spec.subject)},
+                {"device", spec.device->name()},
+                {"policy", policy_json(*spec.policy)},
+                {"seed", spec.seed},
+                {"batchnorm_momentum", spec.settings.batchnorm_momentum},
+                {"training", Json::object()},
+                {"overflows", scales.pattern.empty()
+                                  ? Json(nullptr)
+                                  : Json{{"pattern", scales.pattern}, {"interval", spec.settings.scaler->interval}}},
+                {"steps", taken},
+                {"activations", activations},
+                {"tensors", tensors}};
   for (const auto& [key, value] : arguments_of_training(spec.settings))
     index["training"][key] = Json::parse(models::text_of(value));
   made.write("dump.json", index.dump(1) + "\n");

@@ -18,7 +18,7 @@ std::string npy_type(DType dtype);  // "<f4"
 // gradient becomes infinite. An entry of "steps" has the scale and whether the step was skipped.
 struct ScalePattern {
   std::string pattern{};
-  int interval = 2000;  // steps without overflow after which the scale grows
+  int interval = 0;  // steps without overflow after which the scale grows; 0: those of the policy's scaler
 };
 
 // Runs the steps and makes the folder with the index dump.json and a file for each tensor. The folder appears when all is

@@ -47,8 +47,10 @@ class BatchNormLayer : public TappedLayer {
                         values("scale", draws_affine, 1, true, 0.5, 1.5));
     shift_ = init.param(this->name() + ".shift", shape, init.policy.batch_norm,
                         values("shift", draws_affine, 0, false, 0, 0.5));
-    mean_ = init.state(this->name() + ".running_mean", shape, values("mean", options_.drawn_start, 0, false, 0, 0.5));
-    variance_ = init.state(this->name() + ".running_variance", shape,
+    const DType statistics = statistics_dtype(init.policy, options_.affine);
+    mean_ = init.state(this->name() + ".running_mean", shape, statistics,
+                       values("mean", options_.drawn_start, 0, false, 0, 0.5));
+    variance_ = init.state(this->name() + ".running_variance", shape, statistics,
                            values("variance", options_.drawn_start, 1, true, 0.5, 2));
   }
 

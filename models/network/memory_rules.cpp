@@ -196,6 +196,7 @@ LayerMemory batchnorm(const MemoryRequest& r) {
   }
   compute_gradients_together(r, memory);
   memory.states = 2 * channels;  // running mean and variance
+  memory.states_dtype = statistics_dtype(r.policy, r.arguments.flag("affine"));
   if (!r.arguments.flag("frozen")) memory.keeps = {{channels, wide(memory.read)}, {channels, wide(memory.read)}};
   return memory;
 }
