@@ -83,6 +83,28 @@ TEST_F(ClaimsProgram, AReportThatWasChangedAfterItWasWrittenDecidesNothing) {
   EXPECT_TRUE(says(reason_after([](Record& r) { r.axes.clear(); }), "its axes are not those of its id"));
   EXPECT_TRUE(says(reason_after([&](Record& r) { evidence(r).unit = "s"; }), "has the unit 's', not '1'"));
   EXPECT_TRUE(says(reason_after([&](Record& r) { evidence(r).kind = Kind::sampled; }), "is of the kind sampled"));
+  EXPECT_TRUE(says(reason_after([&](Record& r) { r.repro += " --seed 3"; }),
+                   "was measured with the seed 3, the report says 0"));
+}
+
+// What no fingerprint covers: the file itself is edited.
+TEST_F(ClaimsProgram, AReportWhoseFileWasEditedDecidesNothing) {
+  measured("whole.json");
+  const std::string text = read(folder_ / "whole.json");
+  const auto reason_with = [&](const std::string& from, const std::string& to) -> std::string {
+    std::string edited = text;
+    for (size_t at = edited.find(from); at != edited.npos; at = edited.find(from, at + to.size()))
+      edited.replace(at, from.size(), to);
+    EXPECT_TRUE(edited != text) << from;
+    std::ofstream(folder_ / "edited.json") << edited;
+    EXPECT_EQ(halfmark(kTwo + " --from edited.json --json verdicts.json").code, 3) << from;
+    return verdict(json_in("verdicts.json"), "S0-10")["reason"];
+  };
+  const std::string wrong = "its checksum is wrong";
+  EXPECT_TRUE(says(reason_with("\"unit\":\"1\",", "\"unit\":\"1\",\"standard_error\":0.001,"), wrong));
+  EXPECT_TRUE(says(reason_with("\"met\":true", "\"met\":false"), wrong));
+  EXPECT_TRUE(says(reason_with("\"checksum\":", "\"sum\":"), "has no checksum"));
+  EXPECT_TRUE(says(reason_with("\"seed\": 0", "\"seed\": 5"), "the report says 5"));
 }
 
 TEST_F(ClaimsProgram, APartialReportDecidesTheClaimsWhoseCasesItHoldsAndSaysSo) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -239,6 +240,23 @@ TEST_F(ProgramTest, KillsACaseThatTakesTooLong) {
   const Report report = Report::load(folder_ / "report.json");
   EXPECT_EQ(report.records.at(0).status, Status::failed);
   EXPECT_NE(report.records.at(0).reason.find("killed after"), std::string::npos);
+}
+
+// Without --growth-interval the scale grows as the policy's scaler says.
+TEST_F(ProgramTest, DumpsTheScalesOfThePolicysOwnScaler) {
+  const auto scales_with = [&](const std::string& folder, const std::string& option) {
+    EXPECT_EQ(
+        halfmark("dump mlp/b8_i16_h24_o10/cpu/amp-fp16+scaler=torch:1024:3 --overflows 0000100 -o " + folder + option)
+            .code,
+        0);
+    const auto dump = nlohmann::json::parse(read(folder_ / folder / "dump.json"));
+    std::vector<double> scales = {dump["overflows"]["interval"]};
+    for (const auto& step : dump["steps"]) scales.push_back(step["scale"]);
+    return scales;
+  };
+  EXPECT_EQ(scales_with("own", ""), (std::vector<double>{3, 1024, 1024, 1024, 2048, 2048, 1024, 1024}));
+  EXPECT_EQ(scales_with("given", " --growth-interval 2"),
+            (std::vector<double>{2, 1024, 1024, 2048, 2048, 4096, 2048, 2048}));
 }
 
 TEST_F(ProgramTest, ResumesFromItsJournal) {

@@ -182,8 +182,9 @@ void decide(const ClaimsArguments& arguments, Program& program) {
     program.exit_code = 128 + interrupting_signal();
     return;
   }
+  const bool from_file = !arguments.from.empty();
   const std::vector<reports::ClaimVerdict> verdicts =
-      reports::judge_claims(list, report, device, refused_cases(list, report));
+      reports::judge_claims(list, report, device, from_file ? refused_cases(list, report) : reports::RefusedCases{});
   TextOptions text;
   text.width = terminal_width(STDOUT_FILENO);
   text.colour = wants_colour(STDOUT_FILENO);

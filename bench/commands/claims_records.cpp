@@ -44,9 +44,20 @@ Findings findings_of_harness(const Record& record) {
   return findings;
 }
 
-std::optional<std::string> why_refused(const Record& record) {
+// "7" of "... --seed 7".
+std::string seed_of(const Record& record) {
+  const size_t at = record.repro.rfind(" --seed ");
+  return at == record.repro.npos ? "0" : record.repro.substr(at + 8);
+}
+
+std::optional<std::string> why_refused(const Record& record, const Report& report) {
   const Case one = case_of(record.id);
   const std::string again = "; measure it again";
+  constexpr int kFirstWithChecksums = 7;
+  if (record.intact == reports::Intact::unknown && report.minor >= kFirstWithChecksums)
+    return "has no checksum: the report was changed after it was written" + again;
+  if (!record.repro.empty() && seed_of(record) != std::to_string(report.run.seed))
+    return fmt::format("was measured with the seed {}, the report says {}", seed_of(record), report.run.seed);
   if (!record.definition.empty() && record.definition != models::definition_of(*one.subject))
     return "was measured on another network than that of this program" + again;
   if (record.axes != one.axes) return "its axes are not those of its id: the report was changed after it was written";
@@ -65,7 +76,7 @@ reports::RefusedCases refused_cases(const reports::ClaimList& list, const report
     for (const std::string& id : claim.cases) {
       const auto record = std::ranges::find(report.records, id, &Record::id);
       if (record == report.records.end() || refused.contains(id)) continue;
-      if (auto why = why_refused(*record)) refused.emplace(id, std::move(*why));
+      if (auto why = why_refused(*record, report)) refused.emplace(id, std::move(*why));
     }
   return refused;
 }

@@ -95,8 +95,9 @@ Findings measure_memory(const TrialSpec& given) {
   };
   trial.load_batch(0);
   // Allocates gradients and optimizer state, and kernels make their plans.
-  for (int skipped = 0; !step() && skipped < kMostSkipped; ++skipped) {
-  }
+  for (int skipped = 0; !step(); ++skipped)
+    if (skipped == kMostSkipped)
+      throw Unsupported("every step is skipped, because gradients are not finite: no step has the optimizer's memory");
 
   ledger.reset_peak();
   trial.load_batch(1);

@@ -93,6 +93,13 @@ TEST(Throughput, RefusesAGraphWhereNoneCanBeRecorded) {
 
 Record record_of(const std::string& id) { return run_case(case_of(id), open_device("cpu"), 0); }
 
+// A scale that stays too high: the optimizer never has a state, so no number is that of a training step.
+TEST(MemoryUse, IsNotMeasuredWhereEveryStepIsSkipped) {
+  const Record record = record_of("mlp/b8_i16_h24_o10/cpu/amp-fp16+scaler=torch:1e38/memory");
+  EXPECT_EQ(record.status, Status::skipped);
+  EXPECT_NE(record.reason.find("every step is skipped"), std::string::npos) << record.reason;
+}
+
 TEST(Labels, Of64BitsAreCountedAndConverted) {
   const std::string gpt = "gpt/b2_t8_n1_h2_d8_v27/cpu/amp-fp16/";
   const Record narrow = record_of(gpt + "memory"), wide = record_of(gpt + "memory/labels=i64");

@@ -62,8 +62,8 @@ void put_number(Record& record, const NumberSource& source, const std::string& a
 
 void put_point(Record& record, const NumberSource& source, double value) {
   const auto put = [&](const std::string& metric, double y) {
-    auto curve = std::ranges::find_if(
-        record.series, [&](const Series& one) { return one.metric == metric && one.at == source.at; });
+    auto curve = std::ranges::find_if(record.series,
+                                      [&](const Series& one) { return one.metric == metric && one.at == source.at; });
     if (curve == record.series.end())
       curve = record.series.insert(curve, {.metric = metric, .at = source.at, .x = {}, .y = {}});
     curve->x.push_back(*source.x), curve->y.push_back(y);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reports/record/checksum.h"
 #include "reports/record/json_number.h"
 #include "reports/record/lint_json.h"
 
@@ -102,6 +103,7 @@ Json to_json(const Record& record) {
         {"proof", name_of(found.proof())}, {"processes", found.processes}, {"differing", found.differing}};
     if (found.by_construction) json["determinism"]["by_construction"] = true;
   }
+  json["checksum"] = checksum_of(json);
   if (!record.lint.empty()) {
     json["lint"] = Json::array();
     for (const LintFinding& finding : record.lint) json["lint"].push_back(to_json(finding));

@@ -55,6 +55,9 @@ struct DataOrigin {
   friend bool operator==(const DataOrigin&, const DataOrigin&) = default;
 };
 
+// Whether a record that was read is as it was written, by its checksum.
+enum class Intact : uint8_t { unknown, yes, no };  // unknown: it has none
+
 struct Record {
   std::string id;  // "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error", unique in a report
   int case_version = 1;
@@ -73,6 +76,7 @@ struct Record {
   std::optional<Expectation> expectation;
   std::string fingerprint;
   Determinism determinism;
+  Intact intact = Intact::unknown;
   // The mistakes that rules found. In the file of a report they are the section "lint", which names this record.
   std::vector<LintFinding> lint;
 };

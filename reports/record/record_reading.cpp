@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "reports/record/checksum.h"
 #include "reports/record/lint_json.h"
 #include "reports/record/printable.h"
 
@@ -148,6 +149,8 @@ Record read_record(const JsonReader& json) {
   json.each("series", [&](const JsonReader& one) { record.series.push_back(read_series(one)); });
   if (const auto expectation = json.optional("expectation")) record.expectation = read_expectation(*expectation);
   record.fingerprint = json.text("fingerprint");
+  if (const std::string checksum = json.text("checksum"); !checksum.empty())
+    record.intact = checksum == checksum_of(json.value()) ? Intact::yes : Intact::no;
   if (const auto determinism = json.optional("determinism")) record.determinism = read_determinism(*determinism);
   json.each("lint", [&](const JsonReader& finding) { record.lint.push_back(read_lint(finding)); });
   return record;

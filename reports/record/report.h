@@ -35,7 +35,7 @@ struct RunInfo {
 
 struct Report {
   static constexpr int kSchema = 1;  // another major version is rejected
-  static constexpr int kMinor = 6;   // a newer minor version is read without its new fields
+  static constexpr int kMinor = 7;   // a newer minor version is read without its new fields
 
   int schema = kSchema;
   int minor = kMinor;

@@ -340,6 +340,8 @@ std::string partial_text(const Report& report) {
     return fmt::format("holds {}, its run had {}: was it edited?", counted(report.records.size(), "case"),
                        report.run.planned);
   }
+  if (report.run.planned == report.records.size())
+    return fmt::format("is marked as partial, though it holds all {}", counted(report.records.size(), "case"));
   return fmt::format("holds {} of {} cases: the run was cut short, or shards of it are missing", report.records.size(),
                      report.run.planned > 0 ? std::to_string(report.run.planned) : "an unknown number of");
 }
