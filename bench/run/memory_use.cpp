@@ -41,7 +41,8 @@ const std::vector<MetricRow>& memory_table() {
         {"memory.predicted", "B", Better::lower, Kind::information,
          "memory.tensors at train, computed from shapes, dtypes, cast rules, optimizer and batch: the largest sum of "
          "weights, master copies, gradients, optimizer state, running statistics, batch, copies of weights, what the "
-         "layers keep for backward, and what an operation needs beside it"},
+         "layers keep for backward, and what an operation needs beside it; absent where layers have policies of their "
+         "own"},
         {"memory.predicted_saved", "B", Better::lower, Kind::information,
          "memory.saved, computed likewise: for each layer the inputs or results that its derivative needs, in the "
          "dtype of the operation"},

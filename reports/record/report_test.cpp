@@ -416,29 +416,6 @@ TEST(Report, ReadsTheFixtureOfEveryVersion) {
   EXPECT_SAYS(complaint([&] { Report::load(fixtures / "bad-major.json"); }), "schema 2");
 }
 
-// Any change of a record after it was written shows in its checksum; another order of its members does not.
-TEST(Report, SaysWhetherARecordIsAsItWasWritten) {
-  const nlohmann::ordered_json written = to_json(sample_report().records[0]);
-  EXPECT_EQ(record_from_json(written, "r.json").intact, Intact::yes);
-  const nlohmann::json sorted = written;
-  EXPECT_EQ(record_from_json(nlohmann::ordered_json::parse(sorted.dump(4)), "r.json").intact, Intact::yes);
-  nlohmann::ordered_json changed = written;
-  changed["measurements"][0]["standard_error"] = 1e-9;
-  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
-  changed = written, changed["status"] = "suspect";
-  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
-  changed = written, changed["axes"].clear();
-  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
-  changed = written, changed.erase("numerics");
-  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
-  changed = written, changed["unknown"] = 1;
-  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
-  changed = written, changed.erase("checksum");
-  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::unknown);
-  const Report report = Report::load(fs::path(test_folders::source()) / "reports/fixtures/report-1.7.json");
-  for (const Record& record : report.records) EXPECT_EQ(record.intact, Intact::yes) << record.id;
-}
-
 // CTest hands the file to the public validator (reports/CMakeLists.txt).
 TEST(Report, IsWrittenForTheSchemaValidator) {
   sample_report().save(fs::path(test_folders::binary()) / "reports" / "written_report.json");

@@ -1,0 +1,40 @@
+#include "reports/record/checksum.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "reports/record/paths_testing.h"
+#include "reports/record/record_reading.h"
+#include "reports/record/sample_report_testing.h"
+
+namespace halfmark::reports {
+namespace {
+
+// Any change of a record after it was written shows in its checksum; another order of its members does not.
+TEST(Checksum, SaysWhetherARecordIsAsItWasWritten) {
+  const nlohmann::ordered_json written = to_json(sample_report().records[0]);
+  EXPECT_EQ(record_from_json(written, "r.json").intact, Intact::yes);
+  const nlohmann::json sorted = written;
+  EXPECT_EQ(record_from_json(nlohmann::ordered_json::parse(sorted.dump(4)), "r.json").intact, Intact::yes);
+  nlohmann::ordered_json changed = written;
+  changed["measurements"][0]["standard_error"] = 1e-9;
+  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
+  changed = written, changed["status"] = "suspect";
+  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
+  changed = written, changed["axes"].clear();
+  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
+  changed = written, changed.erase("numerics");
+  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
+  changed = written, changed["unknown"] = 1;
+  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
+  changed = written, changed.erase("checksum");
+  EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::unknown);
+  const Report report =
+      Report::load(std::filesystem::path(test_folders::source()) / "reports/fixtures/report-1.7.json");
+  for (const Record& record : report.records) EXPECT_EQ(record.intact, Intact::yes) << record.id;
+}
+
+}  // namespace
+}  // namespace halfmark::reports
