@@ -258,6 +258,18 @@ TEST_F(SoftwareGpu, AFaultOfDeviceCodeThatComesAgainIsNamedByItsOperation) {
   EXPECT_FALSE(reason.starts_with("cuda:0 is lost: cudaStreamSynchronize")) << reason;
 }
 
+// A GPU whose first call fails in each process: a process that was started for one case must not start another.
+TEST_F(SoftwareGpu, AFaultBeforeTheFirstCaseOfEveryProcessGivesFailedRecords) {
+  for (const char* fault : {"cudaMalloc:1:214:always", "cudaStreamSynchronize:1:700:always"}) {
+    const Ran run = ran(fmt::format("HALFMARK_SOFTWARE_GPU_FAIL={}", fault),
+                        "run --no-probes --case linear/b4_i16_o8/cuda:0/fp16/error");
+    EXPECT_EQ(run.code, 1) << run.err;
+    ASSERT_TRUE(run.report) << fault;
+    EXPECT_EQ(run.report->records.at(0).status, Status::failed);
+    EXPECT_TRUE(says(run.report->records.at(0).reason, "cuda:0 is lost: ")) << run.report->records.at(0).reason;
+  }
+}
+
 TEST_F(SoftwareGpu, AFaultWhileTheEnvironmentIsProbedDoesNotEndTheRun) {
   const std::string cases = "run --suite smoke --device cuda:0 linear fp32 memory range";
   const Ran base = ran("", cases);

@@ -13,6 +13,11 @@ usage() {
   exit 2
 }
 
+help() {
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+  exit 0
+}
+
 out=gpu_check
 device=cuda:0
 suite=quick
@@ -28,6 +33,7 @@ while (($# > 0)); do
     -m | --minutes) minutes=${2:-} ;;
     -r | --rows) rows=${2:-} ;;
     -v | --vectors) vectors=${2:-} ;;
+    -h | --help) help ;;
     *) usage ;;
   esac
   [[ -n "${2:-}" ]] || usage
@@ -38,6 +44,10 @@ nothing() {
   echo "gpu_check: $*" >&2
   exit 2
 }
+
+[[ "$device" =~ ^cuda:[0-9]+$ ]] || nothing "--device $device: write cuda:0, cuda:1, ..."
+[[ "$minutes" =~ ^[0-9]*\.?[0-9]+$ ]] || nothing "--minutes $minutes: is not a number"
+[[ "$rows" =~ ^[1-9][0-9]*$ ]] || nothing "--rows $rows: is not a positive whole number"
 
 # The build: an archive has bin/ and lib/, a build folder has everything side by side.
 home=$(CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -74,12 +74,16 @@ CheckJson json_of(const Device& device, const CheckArguments& arguments, const p
   return json;
 }
 
-std::string text_of(const Device& device, const probe::DeviceCheck& check, const TextOptions& options) {
-  std::string text = wrapped("",
-                             fmt::format("{}: {} results in {:.0f} s, {} of problems", device.name(), check.results(),
-                                         check.seconds, counted(check.rounds, "round")),
-                             options.width);
-  if (!device.numerics().empty()) text += wrapped("", "not hardware: " + device.numerics(), options.width);
+std::string text_of(const Device& device, const probe::DeviceCheck& check, bool is_stopped,
+                    const TextOptions& options) {
+  std::string text;
+  if (is_stopped)
+    text += toned(wrapped("", "stopped before its time was over", options.width), Tone::bad, options.colour);
+  text += wrapped("",
+                  fmt::format("{}: {} results in {:.0f} s, {} of problems", device.name(), check.results(),
+                              check.seconds, counted(check.rounds, "round")),
+                  options.width);
+  if (const std::string what = substitute_text(device); !what.empty()) text += wrapped("", what, options.width);
   Table table({"checked", "known results from", "results", "wrong"}, 2);
   for (const probe::CheckedSubject& one : check.subjects)
     table.add({{one.name},
@@ -147,7 +151,7 @@ void run_check(const CheckArguments& arguments, Program& program) {
   if (!arguments.output.empty()) write_file(arguments.output, json);
   TextOptions text;
   text.width = terminal_width(STDOUT_FILENO), text.colour = wants_colour(STDOUT_FILENO);
-  fmt::print("{}", arguments.json ? json : text_of(*device, check, text));
+  fmt::print("{}", arguments.json ? json : text_of(*device, check, signal != 0, text));
   if (check.wrong_results() > 0)
     program.exit_code = kFailed;
   else if (signal != 0)

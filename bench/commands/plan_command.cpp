@@ -86,6 +86,7 @@ PlanJson json_of(const TrialSpec& spec, const Fp32Plan& plan, const std::string&
   for (const PlannedLayer& layer : plan.layers) layers.push_back(layer_json(layer));
   return {{"subject", spec.subject->id()},
           {"device", spec.device->name()},
+          {"numerics", spec.device->numerics()},
           {"policy", spec.policy->name},
           {"seed", spec.seed},
           {"tolerance", plan.tolerance},
@@ -141,6 +142,8 @@ std::string text_of(const TrialSpec& spec, const Fp32Plan& plan, const std::stri
   else
     text += fmt::format("{} of {} layers must run in fp32", plan.layers.size(), plan.layers_in_all);
   text = wrapped("", text, options.width);
+  if (const std::string substitute = substitute_text(*spec.device); !substitute.empty())
+    text = wrapped("", substitute, options.width) + text;
   if (!plan.layers.empty()) {
     Table table({"layer", "kind", "cause", "evidence"}, 4);
     for (const PlannedLayer& layer : plan.layers)

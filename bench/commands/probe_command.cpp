@@ -214,12 +214,16 @@ void run_probe(const ProbeArguments& arguments) {
                                                  : probe_instructions(*device, arguments, how);
   Json all = Json::array();
   for (const probe::Report& report : reports) all.push_back(json_of(report));
-  const std::string json = Json{{"probe", all}, {"refused", refused}}.dump(2) + "\n";
+  const std::string substitute = substitute_text(*device);
+  Json whole = {{"probe", all}, {"refused", refused}};
+  if (!substitute.empty()) whole["substitute"] = substitute;
+  const std::string json = whole.dump(2) + "\n";
   if (!arguments.output.empty()) write_file(arguments.output, json);
   if (arguments.json) {
     fmt::print("{}", json);
     return;
   }
+  if (!substitute.empty()) fmt::print("{}", wrapped("", substitute, options.width));
   for (const probe::Report& report : reports) fmt::print("{}", text_of(report, options));
   if (!refused.empty())
     fmt::print("{}", wrapped(fmt::format("not supported by {}: ", device->name()),

@@ -142,7 +142,11 @@ void run(const RunArguments& arguments, Program& program) {
   options.descriptor = arguments.descriptor;
   options.resume = arguments.resume;
   options.probes = !arguments.no_probes;
-  options.execution = {arguments.isolate, arguments.processes, arguments.timeout, program.path};
+  options.execution = {.isolate = arguments.isolate,
+                       .processes = arguments.processes,
+                       .timeout = arguments.timeout,
+                       .program = program.path,
+                       .is_isolated = arguments.descriptor >= 0};
 
   Report report;
   try {

@@ -16,4 +16,9 @@ std::string default_device() {
   return best.name;
 }
 
+std::string substitute_text(const Device& device) {
+  const bool is_simulation = device.name().starts_with("sim:");  // as its name says
+  return is_simulation || device.numerics().empty() ? "" : "not hardware: " + device.numerics();
+}
+
 }  // namespace halfmark::bench

@@ -33,7 +33,7 @@ Record Execution::measure(const Case& one) const {
   const std::shared_ptr<Device>& device = devices_.at(one.device);
   if (options_.isolate || options_.processes > 0) return measure_isolated(one);
   if (const std::string loss = device->lost(); !loss.empty()) {
-    if (said_lost_.insert(one.device).second)
+    if (said_lost_.insert(one.device).second && !options_.is_isolated)
       complain(fmt::format("{} is lost: {}; its cases are measured in processes of their own", one.device, loss));
     return measure_isolated(one);
   }
@@ -44,7 +44,7 @@ Record Execution::measure(const Case& one) const {
 
 Record Execution::measure_isolated(const Case& one) const {
   IsolatedRun isolated;
-  if (options_.program.empty())
+  if (options_.program.empty() || options_.is_isolated)
     isolated.reason = fmt::format("{} is lost: {}", one.device, devices_.at(one.device)->lost());
   else
     isolated = run_isolated(options_.program, one.id(), seed_, options_.timeout, data_options(one));

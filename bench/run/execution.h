@@ -16,10 +16,11 @@
 namespace halfmark::bench {
 
 struct ExecutionOptions {
-  bool isolate = false;   // measure each case in a separate process
-  int processes = 0;      // measure each case in this many separate processes; 0: off
-  double timeout = 0;     // seconds per case, 0: none; only with isolate or processes
-  std::string program{};  // the program to start for an isolated case
+  bool isolate = false;      // measure each case in a separate process
+  int processes = 0;         // measure each case in this many separate processes; 0: off
+  double timeout = 0;        // seconds per case, 0: none; only with isolate or processes
+  std::string program{};     // the program to start for an isolated case
+  bool is_isolated = false;  // this process was started for one case of another run: it isolates nothing itself
 };
 
 class Execution {

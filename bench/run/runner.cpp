@@ -33,7 +33,9 @@ namespace {
 
 Report header_of(const RunOptions& options, const Execution& execution) {
   Report header;
-  header.environment = environment_of(execution.devices(), options.probes);
+  // The report of one case of another run is that case: nothing is asked of its devices before.
+  const bool is_of_another = options.descriptor >= 0;
+  header.environment = environment_of(is_of_another ? std::vector<Device*>{} : execution.devices(), options.probes);
   header.run = options.info;
   header.run.started = utc_now_iso8601();
   header.run.complete = false;

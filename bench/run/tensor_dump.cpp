@@ -109,6 +109,13 @@ Json policy_json(const Policy& policy) {
                                       {"rule", models::text_of(scaler)}}}};
 }
 
+Json device_facts(Device& device) {
+  Json facts = Json::object();
+  for (const auto& [key, value] : device.describe()) facts[key] = value;
+  if (!device.numerics().empty()) facts["numerics"] = device.numerics();
+  return facts;
+}
+
 void add_state(Dump& dump, int64_t step, Trial& trial) {
   for (const Param* param : trial.params()) {
     dump.add(step, "parameter", param->name, param->value);
@@ -229,6 +236,7 @@ void dump_steps(const TrialSpec& given, int64_t steps, const std::string& folder
                 {"subject", spec.subject->id()},
                 {"model", model_json(*spec.subject)},
                 {"device", spec.device->name()},
+                {"device_facts", device_facts(*spec.device)},
                 {"policy", policy_json(*spec.policy)},
                 {"seed", spec.seed},
                 {"batchnorm_momentum", spec.settings.batchnorm_momentum},

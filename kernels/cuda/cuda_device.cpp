@@ -313,6 +313,7 @@ double CudaDevice::time(const std::function<void()>& work) {
 
 std::unique_ptr<RecordedWork> CudaDevice::record(const std::function<void()>& work) {
   synchronize();
+  release_cached();  // a graph has memory of its own, and the same step has just run with these blocks
   auto graph = std::make_unique<RecordedGraph>(
       RecordedGraph::Owner{stream_, [this] { activate(); }, [this](RecordedGraph& one) { return take_back(one); }});
   recording_ = graph.get();

@@ -27,6 +27,9 @@ void RecordedGraph::capture(const std::function<void()>& work) {
     if (status == cudaSuccess) cudaGraphDestroy(graph);
     if (status == cudaErrorStreamCaptureInvalidated) throw Unsupported(error.what());
     throw;
+  } catch (...) {  // std::bad_alloc
+    if (end() == cudaSuccess) cudaGraphDestroy(graph);
+    throw;
   }
   if (const cudaError_t status = end(); status != cudaSuccess)
     throw Unsupported("the work cannot be recorded: " + failure_text(status, "cudaStreamEndCapture"));

@@ -351,6 +351,9 @@ class Gate {
     for (const NamedReport* named : {&base_, &found_})
       if (const std::string partial = partial_text(named->report); !partial.empty())
         remarks.push_back(fmt::format("{} is partial, {}", named->name, partial));
+    for (const NamedReport* named : {&base_, &found_})
+      for (const std::string& line : substitutes(named->report))
+        remarks.push_back(fmt::format("{}: {}", named->name, printable(line)));
     for (const std::string& metric : context_.unruled)
       remarks.push_back(fmt::format("no rule matches {}: it was not judged", printable(metric)));
     if (context_.wide_limits > 0)

@@ -85,6 +85,7 @@ std::string one_report(const NamedReport& named, const TextOptions& options) {
   std::string text = toned(printable(named.name), Tone::strong, options.colour) + "\n";
   if (const std::string partial = partial_text(named.report); !partial.empty())
     text += wrapped("note: ", "partial, " + partial, options.width);
+  for (const std::string& line : substitutes(named.report)) text += wrapped("note: ", printable(line), options.width);
   if (any_ratio(figures)) text += legend_within(options);
   for (const Group& group : groups_of(named.report, figures)) {
     (text += '\n') += precisions_text(group, figures, options);

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "reports/record/printable.h"
+#include "reports/record/provenance.h"
 #include "reports/record/shell.h"
 #include "reports/text/compare.h"
 
@@ -229,6 +231,8 @@ std::string show_layers(const NamedReport& named, const TextOptions& options) {
   std::string text = toned(printable(named.name), Tone::strong, options.colour) + "\n";
   if (const std::string partial = partial_text(named.report); !partial.empty())
     text += toned(wrapped("partial   ", partial, options.width), Tone::bad, options.colour);
+  for (const std::string& line : substitutes(named.report))
+    text += toned(wrapped("device    ", printable(line), options.width), Tone::bad, options.colour);
   for (const LayerGroup& group : groups) (text += '\n') += group_text(group, options);
   return text + "\n" +
          wrapped("", "show --help explains the columns; words select records: show FILE --layers convnet fp16",
