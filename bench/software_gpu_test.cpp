@@ -258,6 +258,19 @@ TEST_F(SoftwareGpu, AFaultOfDeviceCodeThatComesAgainIsNamedByItsOperation) {
   EXPECT_FALSE(reason.starts_with("cuda:0 is lost: cudaStreamSynchronize")) << reason;
 }
 
+// Turing has no tf32: that form is left out, and the others are evaluated.
+TEST_F(SoftwareGpu, AFormThatAGpuDoesNotHaveIsLeftOutOfAnEvaluation) {
+  const Ran run = ran("HALFMARK_SOFTWARE_GPU=sm_75",
+                      "run --no-probes --case mlp/b8_i16_h24_o10/cuda:0/fp32/evaluation/part=memory");
+  EXPECT_EQ(run.code, 0) << run.err;
+  ASSERT_TRUE(run.report);
+  const Record& record = run.report->records.at(0);
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+  EXPECT_TRUE(find(record, "evaluation.left_out", "tf32"));
+  EXPECT_FALSE(find(record, "evaluation.left_out", "full_fp16"));
+  EXPECT_TRUE(find(record, "evaluation.bytes_per_batch", "full_fp16/streamed"));
+}
+
 // A GPU whose first call fails in each process: a process that was started for one case must not start another.
 TEST_F(SoftwareGpu, AFaultBeforeTheFirstCaseOfEveryProcessGivesFailedRecords) {
   for (const char* fault : {"cudaMalloc:1:214:always", "cudaStreamSynchronize:1:700:always"}) {

@@ -46,6 +46,9 @@ const std::vector<MetricRow>& evaluation_table() {
       {"evaluation.checkpoints", "1", Better::neither, information, "checkpoints that were ranked"},
       {"evaluation.half_share", "1", Better::neither, information,
        "share of the parameters, running statistics and activations of an evaluation that are stored in 16 bits"},
+      {"evaluation.left_out", "1", Better::neither, information,
+       "1: this form was not evaluated, because the device has no kernel for it; `run SUBJECT error` under its policy "
+       "says why"},
       {"evaluation.recomputed_equal", "1", Better::higher, information,
        "1: the metric computed again from the same logits is bit-identical, for every checkpoint and form"},
 
@@ -220,6 +223,19 @@ TrialSpec without_settings_of_training(TrialSpec spec) {
   return spec;
 }
 }  // namespace
+
+bool is_supported(const TrialSpec& spec, const FormOfModel& form) {
+  if (form.name == "fp32") return true;
+  const LogPause pause;
+  try {
+    Trial trial(without_settings_of_training(spec.under(policy_named(form.policy))));
+    trial.load_batch(0);
+    (void)trial.infer();
+    return true;
+  } catch (const Unsupported&) {
+    return false;
+  }
+}
 
 Evaluator::Evaluator(const TrialSpec& spec, int64_t samples)
     : fp32_(without_settings_of_training(spec.under(policy_named("fp32")))),

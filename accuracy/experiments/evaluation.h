@@ -25,6 +25,8 @@ struct FormOfModel {
 };
 // fp32, tf32, autocast and full half; fp16_folded needs batch norm after convolutions.
 std::span<const FormOfModel> forms_of_models();
+// Whether the device has kernels for it: a GPU before Ampere has none for tf32 and bf16. fp32 must be there: true.
+bool is_supported(const TrialSpec& spec, const FormOfModel& form);
 
 // Trains for `steps`; `kept` gets the values after `checkpoints` equal parts of them, the last one at the end.
 std::vector<ModelValues> train_checkpoints(const TrialSpec& spec, int64_t steps, int64_t checkpoints);

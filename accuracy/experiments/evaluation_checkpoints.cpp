@@ -49,13 +49,20 @@ void evaluate_checkpoints(const TrialSpec& spec, const EvaluationAxes& axes, Fin
   std::map<std::string_view, FormResults> results;
   std::vector<double> steps;
   double recomputed_equal = 1;
+  std::vector<FormOfModel> forms;
+  for (const FormOfModel& form : forms_of_models()) {
+    if (!evaluator.has(form)) continue;
+    if (is_supported(spec, form))
+      forms.push_back(form);
+    else
+      out.number("evaluation.left_out", std::string(form.name), 1);
+  }
   for (size_t i = 0; i < checkpoints.size(); ++i) {
     steps.push_back(std::floor(static_cast<double>(axes.steps * static_cast<int64_t>(i + 1)) /
                                static_cast<double>(axes.checkpoints)));
     Answers exact;
     const double exact_loss = evaluator.exact(checkpoints[i], &exact).loss, exact_metric = metric_of(kind, exact);
-    for (const FormOfModel& form : forms_of_models()) {
-      if (!evaluator.has(form)) continue;
+    for (const FormOfModel& form : forms) {
       Answers answers;
       const double loss = evaluator.evaluate(checkpoints[i], form, &answers).loss, metric = metric_of(kind, answers);
       FormResults& of_form = results[form.name];

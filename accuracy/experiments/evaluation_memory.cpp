@@ -40,6 +40,10 @@ void evaluate_memory(const TrialSpec& given, const EvaluationAxes& axes, Finding
   double fp32_peak = 0;
   for (const FormOfModel& form : forms_of_models()) {
     if (form.form != EvaluatedForm::trained) continue;
+    if (!is_supported(given, form)) {
+      out.number("evaluation.left_out", std::string(form.name), 1);
+      continue;
+    }
     TrialSpec spec = given.under(policy_named(form.policy));
     spec.settings.batchnorm_state.reset(), spec.settings.scaler.reset();
     // A separate device if possible: what earlier cases left must not be counted.
