@@ -102,7 +102,8 @@ TEST(Export, KeepsTheFirstOfTwoNumbersWithOneName) {
   report.records.push_back(report.records[0]);
   report.records[1].measurements[0].value = 3;
   const Exported openmetrics = openmetrics_of(report);
-  EXPECT_EQ(openmetrics.left_out, std::vector<std::string>{"3 numbers whose labels are already used"});
+  EXPECT_EQ(openmetrics.left_out,
+            std::vector<std::string>{"3 numbers whose name and labels are already used, of error.nmse, error_nmse"});
   for (const char* part : {"halfmark_error_nmse{", "halfmark_record_info{"}) {
     const size_t first = openmetrics.text.find(part);
     EXPECT_NE(first, std::string::npos) << part;

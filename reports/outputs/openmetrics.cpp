@@ -1,6 +1,7 @@
 // OpenMetrics text 1.0.0. Source: github.com/prometheus/OpenMetrics, specification/OpenMetrics.md: samples of a family
 // are consecutive, the unit is the suffix of the name, label sets are unique, the last line is "# EOF".
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <map>
@@ -83,6 +84,7 @@ Exported openmetrics_of(const Report& report) {
   std::map<std::string, MetricFamily> families;
   MetricFamily info;
   size_t misleading = 0, twice = 0, unmeasured = 0;
+  std::set<std::string> same_names;
   for (const Record& record : report.records) {
     const std::string labels = case_labels(record);
     if (info.labels.insert(labels).second)
@@ -109,7 +111,7 @@ Exported openmetrics_of(const Report& report) {
       if (family.labels.insert(all).second)
         family.samples += fmt::format("{}{{{}}} {}\n", name, all, sample_value(one.value));
       else
-        ++twice;
+        ++twice, same_names.insert(one.metric);
     }
   }
   Exported exported;
@@ -123,7 +125,9 @@ Exported openmetrics_of(const Report& report) {
   exported.text += "# EOF\n";
   if (unmeasured > 0) exported.left_out.push_back(counted(unmeasured, "skipped or failed record"));
   if (misleading > 0) exported.left_out.push_back(counted(misleading, "time") + " of suspect records");
-  if (twice > 0) exported.left_out.push_back(counted(twice, "number") + " whose labels are already used");
+  if (twice > 0)
+    exported.left_out.push_back(fmt::format("{} whose name and labels are already used, of {}",
+                                            counted(twice, "number"), fmt::join(same_names, ", ")));
   return exported;
 }
 
