@@ -254,7 +254,9 @@ TEST(KerasMixedPrecision, CastsTheInputOfWhicheverLayerComesFirst) {
       {image, {side, joined("concat")}},
       {image, {{"checkpoint", "again", {}, {{{"batchnorm2d", "first"}}}}}},
   };
-  for (const auto& [input, layers] : forms) {
+  for (const auto& form : forms) {
+    const Shape& input = std::get<0>(form);
+    const std::vector<LayerSpec>& layers = std::get<1>(form);
     std::vector<LayerSpec> all = layers;
     all.push_back({"flatten", "rows"}), all.push_back({"linear", "head", {{"out", int64_t{10}}}});
     Subject subject = subject_of_network(input, DataKind::images, 10, Network{all});
