@@ -87,6 +87,16 @@ TEST_F(ClaimsProgram, AReportThatWasChangedAfterItWasWrittenDecidesNothing) {
                    "was measured with the seed 3, the report says 0"));
 }
 
+TEST_F(ClaimsProgram, AReportOfAnotherProgramIsJudgedWithANote) {
+  Report whole = measured("whole.json");
+  (void)judged(whole, "", 0);
+  EXPECT_FALSE(says(out_, "the report was written by")) << out_;
+  whole.environment["halfmark"]["git"] = "0123456789ab";
+  (void)judged(whole, "", 0);
+  EXPECT_TRUE(says(out_, "note: the report was written by halfmark 0.1.0 (0123456789ab), this is halfmark 0.1.0 ("))
+      << out_;
+}
+
 // What no fingerprint covers: the file itself is edited.
 TEST_F(ClaimsProgram, AReportWhoseFileWasEditedDecidesNothing) {
   measured("whole.json");

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "bench/commands/claims_records.h"
 #include "bench/commands/commands.h"
 #include "bench/run/default_device.h"
+#include "bench/run/environment.h"
 #include "bench/run/interruption.h"
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
@@ -158,6 +160,18 @@ void refuse_other_report(const ClaimsArguments& arguments, const std::string& de
   throw Error(fmt::format("{}: holds none of the cases of these claims on {}; {}", arguments.from, device, advice));
 }
 
+// The rules are those of this program, the numbers those of the one that wrote the report.
+std::string other_program(const Report& report) {
+  const auto here = environment_of({}, false);
+  const auto said = [](const nlohmann::ordered_json& environment) {
+    return fmt::format("halfmark {} ({})", reports::fact(environment, "/halfmark/version"),
+                       reports::fact(environment, "/halfmark/git"));
+  };
+  if (said(here) == said(report.environment)) return "";
+  return fmt::format("the report was written by {}, this is {}", reports::printable(said(report.environment)),
+                     said(here));
+}
+
 void decide(const ClaimsArguments& arguments, Program& program) {
   const std::string device =
       arguments.device.empty() ? default_device() : chosen_names("device", {arguments.device}, device_names()).front();
@@ -194,6 +208,7 @@ void decide(const ClaimsArguments& arguments, Program& program) {
     remarks.push_back(std::move(wrong));
   fmt::print("{}", reports::claims_text(list, verdicts, text, remarks));
   for (const std::string& one : reports::substitutes(report)) fmt::print("note: {}\n", reports::printable(one));
+  if (const std::string other = from_file ? other_program(report) : ""; !other.empty()) fmt::print("note: {}\n", other);
   if (!arguments.json.empty())
     reports::write_file(arguments.json, reports::claims_json(list, verdicts, report).dump(1) + "\n");
   if (!arguments.markdown.empty())
