@@ -61,12 +61,18 @@ FaultyStep fault_of(const StepFacts& step, double limit) {
   return found;
 }
 
+constexpr double kStaleLimit = 0.7071067811865476;
+double towards_earlier(const OutputDirections& output) { return std::max(output.step_before, output.start); }
+
 std::optional<FaultyStep> first_fault(const Observation& o, double limit) {
-  std::optional<FaultyStep> last;
+  std::optional<FaultyStep> first, last;
   for (const StepFacts& step : o.steps) {
     // A training whose statistics stand still computes another function than its twin.
     if (!step.gradients || step.statistics_moved != step.twin_statistics_moved) continue;
     last = fault_of(step, limit);
+    if (!first) first = last;
+    // Gradients of stale weights are right in the first step, and later those of another function.
+    if (first->fault == GradientFault::none && o.output && towards_earlier(*o.output) > kStaleLimit) return first;
     if (last->fault != GradientFault::none) return last;
   }
   return last;
@@ -90,7 +96,7 @@ std::optional<Judged> stale_cast(const Observation& o, double limit) {
   if (!o.output) return {};
   // A training with wrong gradients may diverge, and then its outputs are wrong too.
   if (const auto found = first_fault(o, kScaleLimit); found && found->fault != GradientFault::none) return {};
-  const double cosine = std::max(o.output->step_before, o.output->start);
+  const double cosine = towards_earlier(*o.output);
   return Judged{cosine > limit,
                 {{"cosine between the error of the output and the way back to earlier parameters", cosine},
                  {"error of the output", o.output->error}}};
@@ -183,7 +189,9 @@ std::optional<Judged> small_scale(const Observation& o, double limit) {
 }
 
 std::optional<Judged> unskipped_overflow(const Observation& o, double limit) {
-  if (o.runaway_updates > 0) return {};  // parameters are ruined for another reason
+  // Parameters are ruined for another reason.
+  if (o.runaway_updates > 0) return {};
+  if (const auto found = first_fault(o, kScaleLimit); found && found->fault == GradientFault::not_unscaled) return {};
   const StepFacts* worst = nullptr;
   for (const StepFacts& step : o.steps)
     if (step.scale > 1 && (!worst || step.nonfinite_gradients > worst->nonfinite_gradients)) worst = &step;
@@ -228,7 +236,7 @@ constexpr LintRule kLintRules[] = {
      "outputs of the steps, outputs of the twin with the parameters of now, of the step before and of the start",
      "median cosine between the error of the output and the difference to the output with earlier parameters: above "
      "the limit",
-     0.7071067811865476,
+     kStaleLimit,
      "rounding does not point to where the parameters were: with 12 outputs its cosine is above the limit in 1 of 200 "
      "steps; "
      "above (1/2)^(1/2), earlier parameters explain more than half of the squared error",

@@ -51,13 +51,14 @@ struct LayerPolicy {
 
 struct Policy {
   std::string_view name;
-  std::string_view about;            // one line for `halfmark list`
-  DType param;                       // storage of parameters
-  DType low;                         // inputs of lower-precision operations, and storage of activations
-  DType batch_norm;                  // parameters of batch norms; other norms have `param`
-  DType state;                       // running statistics
-  DType grad;                        // parameter gradients as the optimizer receives them
-  bool halves_plain_batch_norm = false;  // a batch norm without scale and shift is stored in `param`, as any other module
+  std::string_view about;  // one line for `halfmark list`
+  DType param;             // storage of parameters
+  DType low;               // inputs of lower-precision operations, and storage of activations
+  DType batch_norm;        // parameters of batch norms; other norms have `param`
+  DType state;             // running statistics
+  DType grad;              // parameter gradients as the optimizer receives them
+  bool halves_plain_batch_norm =
+      false;                         // a batch norm without scale and shift is stored in `param`, as any other module
   bool master = false;               // keeps an f32 copy of every narrower parameter, which the optimizer updates
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
   Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)

@@ -63,8 +63,8 @@ TEST_F(PlanCommand, WritesThePlanAsJson) {
   std::set<std::string> keys;
   for (const auto& [key, value] : plan.items()) keys.insert(key);
   EXPECT_EQ(keys, (std::set<std::string>{"all_in_fp32", "all_in_fp32_has_the_bits_of_fp32", "command", "device", "fp32",
-                                         "layers", "layers_in_all", "meets", "minimal", "none_in_fp32", "numerics", "passes",
-                                         "policy", "precision", "seed", "set_in_fp32", "subject", "tolerance",
+                                         "layers", "layers_in_all", "meets", "minimal", "none_in_fp32", "numerics",
+                                         "passes", "policy", "precision", "seed", "set_in_fp32", "subject", "tolerance",
                                          "tolerance_is_derived"}));
   EXPECT_EQ(plan["subject"], "squares/b4");
   EXPECT_EQ(plan["device"], "cpu");

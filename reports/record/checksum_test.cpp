@@ -18,6 +18,11 @@ TEST(Checksum, SaysWhetherARecordIsAsItWasWritten) {
   EXPECT_EQ(record_from_json(written, "r.json").intact, Intact::yes);
   const nlohmann::json sorted = written;
   EXPECT_EQ(record_from_json(nlohmann::ordered_json::parse(sorted.dump(4)), "r.json").intact, Intact::yes);
+  nlohmann::ordered_json shorter = written;
+  shorter["expectation"]["limit"] = 1, shorter["series"][0]["x"] = {0, 1, 2};
+  nlohmann::ordered_json longer = written;
+  longer["expectation"]["limit"] = 1.0, longer["series"][0]["x"] = {0.0, 1.0, 2.0};
+  EXPECT_EQ(checksum_of(shorter), checksum_of(longer));
   nlohmann::ordered_json changed = written;
   changed["measurements"][0]["standard_error"] = 1e-9;
   EXPECT_EQ(record_from_json(changed, "r.json").intact, Intact::no);
