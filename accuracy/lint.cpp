@@ -51,12 +51,12 @@ std::optional<std::string> refuses_lint(const TrialSpec& spec) {
     if (spec.axes.contains(axis) && axis_value(lint_self(), spec, axis) != axis_value(lint_self(), {}, axis))
       return "mistake " + std::string(mistake->name) + " sets clipping and micro-batches itself";
   const ScalerSpec& scaler = spec.settings.scaler ? *spec.settings.scaler : spec.policy->scaler;
+  // Each skipped step halves the scale. From 2^20 to 2^16, where frameworks start, are four of the eight usual steps.
   constexpr double kMost = 0x1p20;
   if (scaler.kind == ScalerSpec::Kind::dynamic && scaler.initial > kMost)
     return "policy " + std::string(spec.policy->name) +
            " starts at a loss scale above 2^20, at which the few steps of this harness would be skipped; give a lower "
-           "one "
-           "with --scaler, as torch:65536";
+           "one with --scaler, as torch:65536";
   if (const auto reason = mistake->refuses(spec)) return reason;
   return refuses_optimizer(lint_self(), spec, "none");
 }
