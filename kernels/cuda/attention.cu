@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/maps.cuh"
 #include "kernels/cuda/row_packs.cuh"
@@ -12,15 +13,6 @@ namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-
-// What a mask adds to the score of a row of scores (a head of a sample), query and key.
-template <class Wide>
-__device__ __forceinline__ Wide added(const ScoreMask& mask, uint32_t head, uint32_t query, uint32_t key) {
-  if (!mask.data) return 0;
-  const uint32_t i = (head / mask.heads * mask.queries + (mask.queries == 1 ? 0 : query)) * mask.keys + key;
-  if (mask.is_bytes) return static_cast<const uint8_t*>(mask.data)[i] ? Wide(0) : minus_infinity<Wide>();
-  return AnyTyped(Array{mask.data, mask.dtype}).load<Wide>(i);
-}
 
 template <class Wide>
 struct PlusMask {
@@ -121,14 +113,6 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) log_sum.store<Wide>(row, nothing ? top : top + log(total));
 }
 
-// along[row] = sum of dout out
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    along_rows(uint32_t rows, uint32_t d, Access out, Access dout, Wide* along) {
-  const uint32_t row = blockIdx.x * kThreads + threadIdx.x;
-  if (row < rows) along[row] = dot<Wide>(dout, row * d, out, row * d, d);
-}
-
 // The probability of a pair and the derivative of its score.
 template <class Wide>
 struct PairOf {
@@ -212,8 +196,7 @@ template <class Wide, class Access>
 void start_backward(cudaStream_t stream, uint32_t heads, const AttentionForm& s, void* scratch,
                     const AttentionBackwardViews& a) {
   auto* along = static_cast<Wide*>(scratch);
-  along_rows<<<blocks_for(heads * s.t, kThreads), kThreads, 0, stream>>>(heads * s.t, s.d, Access(a.out),
-                                                                         Access(a.dout), along);
+  start_along_rows(stream, heads * s.t, s.d, Access(a.out), Access(a.dout), along);
   launched("attention_backward: rows");
   const size_t memory = s.d * sizeof(double);
   attention_backward_queries<Wide, Access><<<heads * s.t, kThreads, memory, stream>>>(s, a, along);

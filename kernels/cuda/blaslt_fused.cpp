@@ -161,6 +161,7 @@ void run_fused(Device& device, const Op& op) {
 template <class Op>
 void add_fused_row(KernelTable& table) {
   Kernel<Op> row{"cublaslt", Speed::real, refuses_fused<Op>, run_fused<Op>};
+  row.rounds_between = true;
   row.choice = fused_choice<Op>;
   table.of<Op>().push_back(row);
 }

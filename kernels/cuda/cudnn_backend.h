@@ -40,6 +40,11 @@ class CudnnDescriptor {
     set(name, CUDNN_TYPE_INT64, std::span<const int64_t>(values.begin(), values.size()));
   }
   void set(int name, const CudnnDescriptor& part) { set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, part.handle_); }
+  void set(int name, std::span<const CudnnDescriptor> parts) {
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (const CudnnDescriptor& part : parts) handles.push_back(part.handle_);
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::span<const cudnnBackendDescriptor_t>(handles));
+  }
 
   void finalize() { HM_CUDNN(cudnnBackendFinalize(handle_)); }
   cudnnStatus_t try_to_finalize() { return cudnnBackendFinalize(handle_); }

@@ -1,7 +1,7 @@
 #include <span>
 #include <string>
 
-#include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/cudnn_engines.h"
 
 namespace halfmark::kernels::cuda {
 

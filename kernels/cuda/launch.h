@@ -197,6 +197,19 @@ struct AttentionBackwardViews {
 void launch_attention_backward(cudaStream_t, uint32_t heads, const AttentionForm&, bool wide, void* scratch,
                                const AttentionBackwardViews&);
 
+// attention_products.cu: what attention does between its products. Of the heads from `first` on, whose scores are
+// [rows, form.s] with a row for each query of each head. Scores, slopes (dout v^T), log_sum and along (the sums of dout
+// out) have the wide type, weights (the probabilities) and derivatives of scores any dtype of a library, also in place.
+struct HeadRows {
+  AttentionForm form;
+  uint32_t first, rows;
+};
+void launch_attention_weights(cudaStream_t, const HeadRows&, bool wide, const void* scores, Array weights,
+                              void* log_sum);
+void launch_attention_along(cudaStream_t, uint32_t rows, uint32_t d, bool wide, Array out, Array dout, void* along);
+void launch_attention_slopes(cudaStream_t, const HeadRows&, bool wide, const void* scores, const void* slopes,
+                             const void* log_sum, const void* along, Array weights, Array derivatives);
+
 // resample.cu
 size_t resample_scratch(const Image& x, const Image& out);  // bytes
 void launch_resample(cudaStream_t, Resampling, void* scratch, const Image& x, const Image& out, Array x_data,

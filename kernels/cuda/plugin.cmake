@@ -70,6 +70,21 @@ halfmark_tests(cuda_code_tests FILES "${CMAKE_CURRENT_LIST_DIR}/dot_code_test.cp
 if(TARGET cuda_code_tests)
   target_compile_definitions(cuda_code_tests PRIVATE HALFMARK_NVCC="${CMAKE_CUDA_COMPILER}")
 endif()
+# Asks NVIDIA's cuDNN about GPUs that are only described, with the plugin's own graphs.
+halfmark_tests(cudnn_engine_tests LINK halfmark_devices CUDA::cudart_static CUDA::cublasLt "${CUDNN_LIBRARY}" ${CMAKE_DL_LIBS}
+  DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/described_gpus")
+if(TARGET cudnn_engine_tests)
+  foreach(source IN ITEMS cudnn_attention_graph cudnn_convolution_graph cudnn_engines cudnn_notes)
+    target_sources(cudnn_engine_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/${source}.cpp")
+  endforeach()
+  target_include_directories(cudnn_engine_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
+  set(cuda_stub "")
+  if(TARGET CUDA::cuda_driver)
+    set(cuda_stub "$<TARGET_FILE:CUDA::cuda_driver>")
+  endif()
+  target_compile_definitions(cudnn_engine_tests PRIVATE HALFMARK_CUDA_STUB="${cuda_stub}")
+  set_target_properties(cudnn_engine_tests PROPERTIES UNITY_BUILD OFF BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+endif()
 if(TARGET cuda_tests)
   set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF) # files of two folders with equal names
   add_dependencies(cuda_tests halfmark_cuda)

@@ -32,6 +32,9 @@ struct Kernel {
   void (*run)(Device&, const Op&);
   Repeats repeats = Repeats::unproved;
   bool flushes_subnormals = false;  // a result that is subnormal in its format may be zero of the same sign
+  // May round once more, to the dtype of the result, between a product and what follows: the sum with a bias, another
+  // product.
+  bool rounds_between = false;
   // What a library chose for an operation that the row supports, for the record: "32x48x64: algorithm 3 ...". Or null.
   std::string (*choice)(const Device&, const Op&) = nullptr;
 };

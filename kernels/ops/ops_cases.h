@@ -29,8 +29,8 @@ struct CaseRequest {
   // Whether a row does exactly what Math says, as halfmark's own rows do. Hardware may, for example, truncate fp32
   // operands to tf32 where Math says that they are rounded.
   bool strict = true;
-  bool filled = true;            // else the values do not matter: only whether a row supports the case
-  bool rounds_products = false;  // a library's epilogue, which may get the product rounded to the dtype of the result
+  bool filled = true;           // else the values do not matter: only whether a row supports the case
+  bool rounds_between = false;  // as Kernel::rounds_between
 };
 
 inline double gamma(double steps, const Format& format) {

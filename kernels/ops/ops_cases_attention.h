@@ -319,6 +319,16 @@ inline void Cases<MaskScores>::each(const CaseRequest& request, const RunCase<Ma
   });
 }
 
+// The error that a probability or a derivative of a score gets if it is rounded to the dtype of q: relative, and where it
+// is subnormal.
+struct RoundedBetween {
+  double relative = 0, least = 0;
+  RoundedBetween(const CaseRequest& request, DType dtype) {
+    const Format& format = format_of(dtype);
+    if (request.rounds_between) relative = format.unit_roundoff(), least = smallest(format) / 2;
+  }
+};
+
 template <>
 inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
@@ -335,6 +345,7 @@ inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Att
       run_case(type + " " + form.text(), op, [&](CaseResult& result) {
         const Format& format = wide_format(q.dtype());
         const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
+        const RoundedBetween rounded(request, q.dtype());
         std::vector<double> expected(qv.size()), slack(qv.size()), sums, sum_slack;
         for (size_t head = 0; head < at(form.n * form.heads); ++head)
           for (int64_t i = 0; i < form.t; ++i) {
@@ -343,10 +354,12 @@ inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Att
             for (int64_t e = 0; e < form.d; ++e) {
               const size_t place = (head * at(form.t) + at(i)) * at(form.d) + at(e);
               for (size_t j = 0; j < row.p.size(); ++j) {
-                const double term = row.p[j] * vv[(head * at(form.s) + j) * at(form.d) + at(e)];
+                const double value = vv[(head * at(form.s) + j) * at(form.d) + at(e)], term = row.p[j] * value;
                 expected[place] += term;
-                slack[place] +=
-                    (row.relative[j] + gamma(static_cast<double>(row.p.size()) + 2, format)) * std::fabs(term);
+                slack[place] += (row.relative[j] + (1 + row.relative[j]) * rounded.relative +
+                                 gamma(static_cast<double>(row.p.size()) + 2, format)) *
+                                    std::fabs(term) +
+                                rounded.least * std::fabs(value);
               }
               slack[place] += smallest(format);
             }
@@ -405,7 +418,9 @@ inline void Cases<AttentionBackward>::each(const CaseRequest& request, const Run
         const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values(), ov = out.values(),
                                   gv = dout.values(), lv = log_sum.values();
         std::vector<double> eq(qv.size()), sq(qv.size()), ek(kv.size()), sk(kv.size()), ev(vv.size()), sv(vv.size());
-        const double rounding = gamma(static_cast<double>(form.t + form.s + 3 * form.d) + 16, format);
+        const RoundedBetween rounded(request, q.dtype());
+        const double rounding = gamma(static_cast<double>(form.t + form.s + 3 * form.d) + 16, format) +
+                                1.01 * rounded.relative;  // 1.01: of a value that has its own error already
         for (size_t head = 0; head < at(form.n * form.heads); ++head)
           for (int64_t i = 0; i < form.t; ++i) {
             const Attended row(form, qv, kv, head, i, scale, format);
@@ -425,9 +440,10 @@ inline void Cases<AttentionBackward>::each(const CaseRequest& request, const Run
               const double p = std::exp(score - lv[r]), ds = scale * p * (slope - along);
               const double relative = row.relative[j] + rounding;
               for (size_t e = 0; e < d; ++e) {
-                ev[other + e] += p * gv[r * d + e], sv[other + e] += relative * std::fabs(p * gv[r * d + e]);
+                ev[other + e] += p * gv[r * d + e];
+                sv[other + e] += relative * std::fabs(p * gv[r * d + e]) + rounded.least * std::fabs(gv[r * d + e]);
                 eq[r * d + e] += ds * kv[other + e], ek[other + e] += ds * qv[r * d + e];
-                const double error = relative * scale * p * slope_magnitude;
+                const double error = relative * scale * p * slope_magnitude + rounded.least;
                 sq[r * d + e] += error * std::fabs(kv[other + e]), sk[other + e] += error * std::fabs(qv[r * d + e]);
               }
             }

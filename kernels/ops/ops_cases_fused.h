@@ -19,7 +19,7 @@ inline const Format& epilogue_format(const Math& math) { return math.accumulate 
 // Of a product before bias and activation. A library may have rounded it.
 inline double fused_slack(const Sum& sum, const ContractionTypes& types, const CaseRequest& request) {
   const double slack = slack_of(sum, types, request.strict);
-  if (!request.rounds_products || slack == 0) return slack;
+  if (!request.rounds_between || slack == 0) return slack;
   return slack + format_of(types.out).unit_roundoff() * (std::fabs(sum.value) + slack);
 }
 
@@ -91,7 +91,7 @@ inline void Cases<FusedMatmul>::each(const CaseRequest& request, const RunCase<F
           const std::vector<double> bv = form.bias ? bias.values() : std::vector<double>(static_cast<size_t>(n));
           const Format& format = epilogue_format(types.math);
           // A library may also have rounded what it applies GELU to.
-          const double roundoff = request.rounds_products ? format_of(types.out).unit_roundoff() : 0;
+          const double roundoff = request.rounds_between ? format_of(types.out).unit_roundoff() : 0;
           const auto rounded = [&](double z) { return roundoff * std::fabs(z); };
           std::vector<double> before, before_slack, after, after_slack;
           for (int64_t i = 0; i < m; ++i)

@@ -57,7 +57,7 @@ void try_row(const std::string& device_name, size_t number) {
   const bool reference = kernel.name == "reference";
   const bool rounds_as_stated = kernel.name == "upcast" || kernel.name.starts_with("after-product");
   const bool strict = reference || (device_name == "cpu" && rounds_as_stated);
-  row.run_all(ops_cases::tested_axes(), strict, kernel.name == "cublaslt");
+  row.run_all(ops_cases::tested_axes(), strict);
   // The reference rows of all host devices are the same code.
   if (!reference || device_name == "cpu") row.run_all(ops_cases::long_axes(), strict);
   constexpr size_t kShown = 20;

@@ -46,9 +46,9 @@ class RowUnderTest {
   RowUnderTest(Device& device, const Kernel<Op>& row) : device_(device), row_(row), guard_(device) {}
 
   // Runs every case that the row does not refuse. Returns no findings if everything is correct.
-  void run_all(const Axes& axes, bool strict, bool rounds_products = false) {
+  void run_all(const Axes& axes, bool strict) {
     Cases<Op>::each(
-        {device_, axes, strict, true, rounds_products},
+        {device_, axes, strict, true, row_.rounds_between},
         [this](const std::string& name, const Op& op, const Comparison& compare) { run_case(name, op, compare); });
   }
 

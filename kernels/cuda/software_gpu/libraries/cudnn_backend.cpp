@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "kernels/cuda/software_gpu/libraries/planted_answers.h"
+#include "kernels/cuda/software_gpu/libraries/reference.h"
 #include "kernels/cuda/software_gpu/streams.h"
 
 namespace halfmark::kernels::software_gpu::cudnn {
@@ -46,6 +49,7 @@ std::optional<Names> names_of(cudnnBackendDescriptorType_t type) {
 }
 
 size_t element_bytes(cudnnDataType_t type) {
+  if (type == CUDNN_DATA_BOOLEAN) return 1;
   return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? 2 : 4;
 }
 cudnnDataType_t data_type(const Node& tensor) { return tensor.one(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT); }
@@ -140,9 +144,11 @@ cudnnStatus_t finalize_operation(Node& node, const Names& names) {
   return kFine;
 }
 
-void take_problem(Node& node, const Node& from) {
-  node.problem = from.problem, node.uids = from.uids, node.alignments = from.alignments;
-  node.alpha = from.alpha, node.beta = from.beta, node.engine = from.engine;
+cudnnStatus_t finalize_step(Node& node) {
+  auto step = std::make_shared<FormulaStep>();
+  if (const cudnnStatus_t status = make_step(node, *step); status != kFine) return status;
+  node.step = std::move(step);
+  return kFine;
 }
 
 struct Configuration {
@@ -160,10 +166,22 @@ constexpr Configuration kConfigurations[] = {
 cudnnStatus_t finalize_graph(Node& node) {
   const auto operations = node.all<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   if (operations.empty()) return refuse(kBad, "the graph has no operation");
-  if (operations.size() != 1) return refuse(kUnsupported, "only graphs of one operation here");
-  const std::shared_ptr<Node> operation = find_node(operations[0]);
-  if (!operation || !names_of(operation->type)) return refuse(kBad, "not an operation");
-  take_problem(node, *operation);
+  std::vector<FormulaStep> steps;
+  for (const cudnnBackendDescriptor_t one : operations) {
+    const std::shared_ptr<Node> operation = find_node(one);
+    if (!operation) return refuse(kBad, "not an operation");
+    if (operation->step) {
+      steps.push_back(*operation->step);
+      continue;
+    }
+    if (!names_of(operation->type)) return refuse(kBad, "not an operation");
+    if (operations.size() != 1) return refuse(kUnsupported, "only graphs of one convolution here");
+    node.take_problem(*operation);
+    return kFine;
+  }
+  auto formula = std::make_shared<Formula>();
+  if (const cudnnStatus_t status = make_formula(std::move(steps), *formula); status != kFine) return status;
+  node.formula = std::move(formula);
   return kFine;
 }
 
@@ -173,9 +191,14 @@ cudnnStatus_t finalize_heuristic(Node& node) {
   if (!graph) return refuse(kBad, "no finalized graph");
   const int mode = node.one<int>(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_INSTANT);
   if (mode < 0 || mode >= CUDNN_HEUR_MODES_COUNT) return refuse(kBad, "no such mode");
-  take_problem(node, *graph);
+  node.take_problem(*graph);
+  node.architecture = architecture_of(current_device());
+  if (node.formula) {
+    node.engines = attention_engines(*node.formula, node.architecture);
+    return kFine;
+  }
   Problem& p = node.problem;
-  p.architecture = architecture_of(current_device());
+  p.architecture = node.architecture;
   const auto* found = std::find_if(std::begin(kConfigurations), std::end(kConfigurations), [&](const auto& row) {
     return row.data == p.x.type && row.data == p.w.type && row.data == p.y.type && row.compute == p.convolution.compute;
   });
@@ -191,7 +214,7 @@ cudnnStatus_t finalize_plan(Node& node) {
       finalized_node(node.one<cudnnBackendDescriptor_t>(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, nullptr),
                      CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   if (!configuration) return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "no finalized engine configuration");
-  take_problem(node, *configuration);
+  node.take_problem(*configuration);
   if (planted("plans-fail")) return refuse(kUnsupported, "planted: no plan");
   return kFine;
 }
@@ -213,10 +236,36 @@ cudnnStatus_t pointer_of(const Node& pack, int64_t uid, int64_t alignment, void*
   return kFine;
 }
 
+// A pointer to memory is checked; a value is read now, as the real library does.
+cudnnStatus_t execute_formula(const Handle& handle, const Node& plan, const Node& pack) {
+  auto values = std::make_shared<std::map<int64_t, float>>();
+  std::map<int64_t, void*> pointers;
+  for (const FormulaTensor& tensor : memory_of(*plan.formula)) {
+    void*& pointer = pointers[tensor.id];
+    const int64_t alignment = tensor.by_value ? int64_t{alignof(float)} : tensor.alignment;
+    if (const cudnnStatus_t status = pointer_of(pack, tensor.id, alignment, pointer); status != kFine) return status;
+    if (tensor.by_value) {
+      float& value = (*values)[tensor.id];
+      std::memcpy(&value, pointer, sizeof value);
+      pointer = &value;
+    }
+  }
+  void* workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
+  const size_t bytes = attention_workspace(*plan.formula);
+  if (bytes && !workspace) return refuse(kBad, "the plan needs a workspace");
+  enqueue(handle.stream, [formula = plan.formula, values, pointers, workspace, bytes] {
+    if (planted("faults")) throw Fault(cudaErrorIllegalAddress, "planted: attention faults");
+    spoil(workspace, bytes);
+    compute(*formula, pointers);
+  });
+  return kFine;
+}
+
 cudnnStatus_t execute(const Handle& handle, const Node& plan, const Node& pack) {
+  if (architecture_of(handle.device) != plan.architecture) return refuse(kBad, "a plan for another device");
+  if (plan.formula) return execute_formula(handle, plan, pack);
   if (plan.uids[0] == plan.uids[1] || plan.uids[0] == plan.uids[2] || plan.uids[1] == plan.uids[2])
     return refuse(kBad, "two tensors of the graph have one id");
-  if (architecture_of(handle.device) != plan.problem.architecture) return refuse(kBad, "a plan for another device");
   Work work;
   work.problem = plan.problem, work.alpha = plan.alpha, work.beta = plan.beta;
   const Engine& engine = *find_engine(plan.engine);
@@ -251,6 +300,10 @@ cudnnStatus_t finalize(Node& node) {
   cudnnStatus_t status = kBad;
   if (const auto names = names_of(node.type))
     status = finalize_operation(node, *names);
+  else if (is_formula_operation(node.type))
+    status = finalize_step(node);
+  else if (is_formula_part(node.type))
+    status = finalize_formula_part(node);
   else if (node.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR)
     status = finalize_tensor(node);
   else if (node.type == CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)

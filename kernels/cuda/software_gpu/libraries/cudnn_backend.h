@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/cudnn_engines.h"
+#include "kernels/cuda/software_gpu/libraries/cudnn_formula.h"
 #include "kernels/cuda/software_gpu/libraries/cudnn_problem.h"
 
 namespace halfmark::kernels::software_gpu::cudnn {
@@ -31,8 +32,16 @@ struct Node {
   std::array<int64_t, 3> uids{};  // of x, w, y
   std::array<int64_t, 3> alignments{};
   double alpha = 1, beta = 0;
-  std::vector<int> engines;  // of a heuristic
-  int engine = -1;           // of a configuration, an engine, a plan
+  std::shared_ptr<const FormulaStep> step;  // of an operation other than a convolution
+  std::shared_ptr<const Formula> formula;   // of a graph of such operations
+  int architecture = 0;                     // of the device that engines are listed for
+  std::vector<int> engines;                 // of a heuristic
+  int engine = -1;                          // of a configuration, an engine, a plan
+
+  void take_problem(const Node& from) {
+    problem = from.problem, uids = from.uids, alignments = from.alignments, alpha = from.alpha, beta = from.beta;
+    formula = from.formula, architecture = from.architecture, engine = from.engine;
+  }
 
   template <class T>
   std::vector<T> all(int attribute) const {
@@ -44,8 +53,11 @@ struct Node {
   }
   template <class T>
   T one(int attribute, T otherwise) const {
-    const std::vector<T> found = all<T>(attribute);
-    return found.empty() ? otherwise : found[0];
+    const auto found = values.find(attribute);
+    if (found == values.end() || found->second.size() < sizeof(T)) return otherwise;
+    T result;
+    std::memcpy(&result, found->second.data(), sizeof result);
+    return result;
   }
 };
 std::shared_ptr<Node> find_node(cudnnBackendDescriptor_t descriptor);  // null: not a live one

@@ -27,11 +27,17 @@ constexpr auto kTensor = CUDNN_BACKEND_TENSOR_DESCRIPTOR, kConvolution = CUDNN_B
                kForward = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
                kData = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                kFilter = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+               kPointwise = CUDNN_BACKEND_POINTWISE_DESCRIPTOR, kReduction = CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
+               kMatmul = CUDNN_BACKEND_MATMUL_DESCRIPTOR, kPointwiseStep = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+               kReductionStep = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+               kMatmulStep = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+               kReshapeStep = CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
                kGraph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, kHeuristic = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
                kConfiguration = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kEngine = CUDNN_BACKEND_ENGINE_DESCRIPTOR,
                kPlan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, kPack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
 constexpr auto kInt64 = CUDNN_TYPE_INT64, kNode = CUDNN_TYPE_BACKEND_DESCRIPTOR, kData_ = CUDNN_TYPE_DATA_TYPE,
-               kPointer = CUDNN_TYPE_VOID_PTR, kHandle = CUDNN_TYPE_HANDLE, kDouble = CUDNN_TYPE_DOUBLE;
+               kPointer = CUDNN_TYPE_VOID_PTR, kHandle = CUDNN_TYPE_HANDLE, kDouble = CUDNN_TYPE_DOUBLE,
+               kBoolean = CUDNN_TYPE_BOOLEAN;
 constexpr int kGraphHandle = 800, kPlanHandle = 400;  // names that the header marks as deprecated
 
 constexpr Attribute kAttributes[] = {
@@ -40,6 +46,28 @@ constexpr Attribute kAttributes[] = {
     {kTensor, CUDNN_ATTR_TENSOR_DIMENSIONS, kInt64, kMostDimensions},
     {kTensor, CUDNN_ATTR_TENSOR_STRIDES, kInt64, kMostDimensions},
     {kTensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, kInt64},
+    {kTensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, kBoolean},
+    {kTensor, CUDNN_ATTR_TENSOR_IS_BY_VALUE, kBoolean},
+    {kPointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE},
+    {kPointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, kData_},
+    {kPointwise, CUDNN_ATTR_POINTWISE_AXIS, kInt64},
+    {kReduction, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE},
+    {kReduction, CUDNN_ATTR_REDUCTION_COMP_TYPE, kData_},
+    {kMatmul, CUDNN_ATTR_MATMUL_COMP_TYPE, kData_},
+    {kPointwiseStep, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kNode},
+    {kPointwiseStep, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kNode},
+    {kPointwiseStep, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, kNode},
+    {kPointwiseStep, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, kNode},
+    {kPointwiseStep, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, kNode},
+    {kReductionStep, CUDNN_ATTR_OPERATION_REDUCTION_DESC, kNode},
+    {kReductionStep, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, kNode},
+    {kReductionStep, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, kNode},
+    {kMatmulStep, CUDNN_ATTR_OPERATION_MATMUL_DESC, kNode},
+    {kMatmulStep, CUDNN_ATTR_OPERATION_MATMUL_ADESC, kNode},
+    {kMatmulStep, CUDNN_ATTR_OPERATION_MATMUL_BDESC, kNode},
+    {kMatmulStep, CUDNN_ATTR_OPERATION_MATMUL_CDESC, kNode},
+    {kReshapeStep, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, kNode},
+    {kReshapeStep, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, kNode},
     {kConvolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, kData_},
     {kConvolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
     {kConvolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, kInt64, kMostDimensions},
@@ -91,6 +119,7 @@ const Attribute* find_attribute(const Node& node, int name) {
 size_t bytes_of(cudnnBackendAttributeType_t type) {
   if (type == kInt64) return sizeof(int64_t);
   if (type == kDouble) return sizeof(double);
+  if (type == kBoolean) return sizeof(bool);
   if (type == kNode || type == kPointer || type == kHandle) return sizeof(void*);
   return sizeof(int);  // enumerations
 }
@@ -121,8 +150,7 @@ cudnnStatus_t give_nodes(const Node& from, cudnnBackendDescriptorType_t type, co
   for (int64_t i = 0; i < written; ++i) {
     const std::shared_ptr<Node> node = find_node(descriptors[i]);
     if (!node || node->type != type) return refuse(kBad, "the place for a result is not a descriptor of its type");
-    node->finalized = true, node->problem = from.problem, node->uids = from.uids, node->alignments = from.alignments;
-    node->alpha = from.alpha, node->beta = from.beta, node->engine = engines[static_cast<size_t>(i)];
+    node->finalized = true, node->take_problem(from), node->engine = engines[static_cast<size_t>(i)];
   }
   if (count) *count = written;
   return kFine;
@@ -173,7 +201,10 @@ cudnnStatus_t get_attribute(Node& node, int name, cudnnBackendAttributeType_t ty
   if (!may_be(*attribute, type)) return refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "an attribute of another type");
   if (wanted < 0) return refuse(kBad, "a negative number of elements");
   const Engine* engine = find_engine(node.engine);
-  const auto workspace = [&] { return std::vector{static_cast<int64_t>(engine_workspace(*engine, node.problem))}; };
+  const auto workspace = [&] {
+    const size_t bytes = node.formula ? attention_workspace(*node.formula) : engine_workspace(*engine, node.problem);
+    return std::vector{static_cast<int64_t>(bytes)};
+  };
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) return give_nodes(node, kConfiguration, node.engines, wanted, count, into);
   if (name == CUDNN_ATTR_ENGINECFG_ENGINE) return give_nodes(node, kEngine, {node.engine}, wanted, count, into);
   if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) return give<int64_t>({node.engine}, wanted, count, into);

@@ -8,7 +8,8 @@
 namespace halfmark::kernels::software_gpu::cudnn {
 namespace {
 
-constexpr int kWinograd = 3, kFft = 4, kReduced = 5, kDown = 6, kTensor = 1, kPlain = 0, kRandom = 2;
+constexpr int kWinograd = 3, kFft = 4, kReduced = 5, kDown = 6, kTensor = 1, kPlain = 0, kRandom = 2, kAttention = 7,
+              kRandomAttention = 8;
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all{
@@ -19,6 +20,8 @@ const std::vector<Engine>& engines() {
       {kTensor, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 16},
       {kPlain, {}, 1},
       {kRandom, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 1},
+      {kRandomAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 1},
+      {kAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
   };
   return all;
 }
@@ -79,10 +82,15 @@ std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t m
     const bool is_fallback = one.index == kPlain || one.index == kRandom;
     if (mode == CUDNN_HEUR_MODE_FALLBACK && !is_fallback) continue;
     if (mode != CUDNN_HEUR_MODE_FALLBACK && one.index == kPlain && planted("only-with-notes")) continue;
-    if (alignment < one.alignment || !engine_math(one, problem)) continue;
+    if (alignment < one.alignment || !engine_math(one, problem)) continue;  // engines of attention have none
     found.push_back(one.index);
   }
   return found;
+}
+
+std::vector<int> attention_engines(const Formula& formula, int architecture) {
+  if (!has_attention_engine(formula, architecture)) return {};
+  return {kRandomAttention, kAttention};
 }
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/software_gpu/libraries/cudnn_formula.h"
 #include "kernels/cuda/software_gpu/libraries/cudnn_problem.h"
 
 namespace halfmark::kernels::software_gpu::cudnn {
@@ -23,5 +24,6 @@ const Engine* find_engine(int index);
 std::optional<Math> engine_math(const Engine& engine, const Problem& problem);
 size_t engine_workspace(const Engine& engine, const Problem& problem);
 std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t mode, int64_t alignment);
+std::vector<int> attention_engines(const Formula& formula, int architecture);
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

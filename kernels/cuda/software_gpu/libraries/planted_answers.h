@@ -11,7 +11,8 @@
 //   multiplies-fp32-as-tf32, multiplies-tf32-as-fp32   cuBLAS takes the other format
 //   loses-nan              the ReLU of cublasLt's epilogues makes 0 of NaN
 //   no-cublas              cuBLAS is not installed
-//   faults                 cublasLtMatmul and convolutions read memory that is not theirs
+//   attention-loses-keys   products of cuDNN's graphs leave out the last term
+//   faults                 cublasLtMatmul, convolutions and attention read memory that is not theirs
 #pragma once
 
 #include <string_view>

@@ -1,0 +1,55 @@
+// Graphs of several operations in the stand-in of cuDNN: pointwise operations, reductions, products and reshapes of tensors
+// with four axes. They are computed one after the other, each result rounded to the type of its tensor, so that a graph
+// computes what it says and not what its author meant. Engines exist only for the graphs of attention.
+//
+// Sources: backend API reference of cuDNN 9, "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR" and its neighbours. Which
+// attention has an engine was seen without a GPU for devices that are only described (cuDNN 9.19;
+// ../../described_gpus compares it).
+#pragma once
+
+#include <cudnn.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "kernels/cuda/software_gpu/libraries/cudnn_objects.h"
+
+namespace halfmark::kernels::software_gpu::cudnn {
+
+struct Node;
+
+struct FormulaTensor {
+  int64_t id = 0, alignment = 0;
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  std::array<int64_t, 4> extents{}, strides{};
+  bool is_virtual = false, by_value = false;  // virtual: without memory
+};
+
+enum class FormulaKind : uint8_t { pointwise, reduction, product, reshape };
+struct FormulaStep {
+  FormulaKind kind = FormulaKind::pointwise;
+  int mode = 0;      // cudnnPointwiseMode_t or cudnnReduceTensorOp_t
+  int64_t axis = 0;  // of CUDNN_POINTWISE_GEN_INDEX
+  std::vector<FormulaTensor> operands;
+  FormulaTensor result;
+};
+using Formula = std::vector<FormulaStep>;  // every operand without memory is the result of an earlier step
+
+bool is_formula_operation(cudnnBackendDescriptorType_t type);
+bool is_formula_part(cudnnBackendDescriptorType_t type);  // the descriptor of how an operation computes
+cudnnStatus_t finalize_formula_part(const Node& node);
+cudnnStatus_t make_step(const Node& operation, FormulaStep& step);
+// In an order in which they can be computed. BAD_PARAM: an operand without memory has no origin, or a result several.
+cudnnStatus_t make_formula(std::vector<FormulaStep> steps, Formula& formula);
+
+std::vector<FormulaTensor> memory_of(const Formula& formula);  // each tensor with memory or a value once
+// Whether it is attention in a form that has an engine on this GPU.
+bool has_attention_engine(const Formula& formula, int architecture);
+size_t attention_workspace(const Formula& formula);  // bytes
+
+// As enqueued work; throws Fault. `pointers`: of memory_of(), by id.
+void compute(const Formula& formula, const std::map<int64_t, void*>& pointers);
+
+}  // namespace halfmark::kernels::software_gpu::cudnn
