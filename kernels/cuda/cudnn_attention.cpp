@@ -4,6 +4,7 @@
 // same shape were close to those of the next row.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>

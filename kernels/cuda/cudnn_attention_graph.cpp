@@ -1,7 +1,9 @@
 #include "kernels/cuda/cudnn_attention_graph.h"
 
 #include <array>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace halfmark::kernels::cuda {
 namespace {

@@ -1,6 +1,7 @@
 #include "kernels/cuda/cudnn_convolution_graph.h"
 
 #include <utility>
+#include <vector>
 
 namespace halfmark::kernels::cuda {
 namespace {

@@ -1,6 +1,8 @@
 // cuDNN recognises the graphs of attention, and has engines for them where the stand-in of the software GPU has.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "kernels/cuda/cudnn_attention_graph.h"

@@ -1,6 +1,8 @@
 // NVIDIA's own answers: cuDNN has an engine for every kind of convolution that a row promises, on several GPUs.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "kernels/cuda/cudnn_convolution_graph.h"

@@ -71,4 +71,10 @@ cudnnStatus_t get_attribute(Node& node, int attribute, cudnnBackendAttributeType
 cudnnStatus_t finalize(Node& node);
 bool is_known_type(cudnnBackendDescriptorType_t type);
 
+// Of formulas.
+bool is_formula_operation(cudnnBackendDescriptorType_t type);
+bool is_formula_part(cudnnBackendDescriptorType_t type);  // the descriptor of how an operation computes
+cudnnStatus_t finalize_formula_part(const Node& node);
+cudnnStatus_t make_step(const Node& operation, FormulaStep& step);
+
 }  // namespace halfmark::kernels::software_gpu::cudnn

@@ -18,8 +18,6 @@
 
 namespace halfmark::kernels::software_gpu::cudnn {
 
-struct Node;
-
 struct FormulaTensor {
   int64_t id = 0, alignment = 0;
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -37,10 +35,6 @@ struct FormulaStep {
 };
 using Formula = std::vector<FormulaStep>;  // every operand without memory is the result of an earlier step
 
-bool is_formula_operation(cudnnBackendDescriptorType_t type);
-bool is_formula_part(cudnnBackendDescriptorType_t type);  // the descriptor of how an operation computes
-cudnnStatus_t finalize_formula_part(const Node& node);
-cudnnStatus_t make_step(const Node& operation, FormulaStep& step);
 // In an order in which they can be computed. BAD_PARAM: an operand without memory has no origin, or a result several.
 cudnnStatus_t make_formula(std::vector<FormulaStep> steps, Formula& formula);
 

@@ -1,8 +1,13 @@
 // The arithmetic of formulas. Sums are in fp64 and rounded to fp32; every result is rounded to the type of its tensor.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/cudnn_formula.h"
 #include "kernels/cuda/software_gpu/libraries/planted_answers.h"
