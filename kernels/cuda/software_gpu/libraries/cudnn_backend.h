@@ -73,8 +73,7 @@ bool is_known_type(cudnnBackendDescriptorType_t type);
 
 // Of formulas.
 bool is_formula_operation(cudnnBackendDescriptorType_t type);
-bool is_formula_part(cudnnBackendDescriptorType_t type);  // the descriptor of how an operation computes
-cudnnStatus_t finalize_formula_part(const Node& node);
+bool is_formula_part(cudnnBackendDescriptorType_t type);  // how an operation computes: everything has a default
 cudnnStatus_t make_step(const Node& operation, FormulaStep& step);
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

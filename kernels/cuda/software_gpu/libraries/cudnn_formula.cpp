@@ -29,12 +29,12 @@ cudnnStatus_t make_formula(std::vector<FormulaStep> steps, Formula& formula) {
                                [&](const FormulaStep& one) { return &one != &by && one.result.id == tensor.id; });
   };
   while (!steps.empty()) {
-    const auto ready = std::ranges::find_if(steps, [&](const FormulaStep& step) {
+    auto ready = std::ranges::find_if(steps, [&](const FormulaStep& step) {
       return std::ranges::all_of(step.operands, [&](const FormulaTensor& one) {
         return one.is_virtual ? is_known(one.id) : !is_written_later(one, step);
       });
     });
-    if (ready == steps.end()) return refuse(kBad, "a tensor without memory is not the result of an operation");
+    if (ready == steps.end()) ready = steps.begin();  // its operand has no origin: no engine takes the graph
     if (is_known(ready->result.id)) return refuse(kBad, "two operations have one result");
     if (const cudnnStatus_t status = check_ids(*ready, tensors); status != kFine) return status;
     known.push_back(ready->result.id);
@@ -79,6 +79,12 @@ bool has_attention_engine(const Formula& formula, int architecture) {
     if (step.kind == FormulaKind::product && (step.operands[0].type != q.type || step.operands[1].type != q.type))
       return false;
   const int64_t features = q.extents[3], most = architecture / 10 == 9 ? 256 : 128;
+  std::vector<int64_t> known;
+  for (const FormulaStep& step : formula) {
+    for (const FormulaTensor& one : step.operands)
+      if (one.is_virtual && std::ranges::find(known, one.id) == known.end()) return false;
+    known.push_back(step.result.id);
+  }
   return features % 8 == 0 && (products == kForwardProducts || features <= most);
 }
 

@@ -33,9 +33,10 @@ struct FormulaStep {
   std::vector<FormulaTensor> operands;
   FormulaTensor result;
 };
-using Formula = std::vector<FormulaStep>;  // every operand without memory is the result of an earlier step
+using Formula = std::vector<FormulaStep>;
 
-// In an order in which they can be computed. BAD_PARAM: an operand without memory has no origin, or a result several.
+// In an order in which they can be computed, if every tensor without memory is the result of a step. BAD_PARAM: two steps
+// have one result, or two tensors one id.
 cudnnStatus_t make_formula(std::vector<FormulaStep> steps, Formula& formula);
 
 std::vector<FormulaTensor> memory_of(const Formula& formula);  // each tensor with memory or a value once
