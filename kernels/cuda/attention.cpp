@@ -4,9 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string>
 
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/trial.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -165,11 +167,13 @@ struct BackwardProducts {
   std::array<BatchedMatmul, 5> all() { return {of_scores(), of_slopes(), of_dv(), of_dq(), of_dk()}; }
 };
 
-// Why the products, of the first slice, are not real.
-Refusal refuses_products(auto&& make) {
+// Why the products, of the first slice, are not real. They are asked about with the memory that they need.
+Refusal refuses_products(const Tensor& q, const Tensor& k, auto&& make) {
+  const int64_t scores = HeadSlices(q, k).at_once * q.shape()[2] * k.shape()[2];
+  if (scores > std::numeric_limits<int32_t>::max())
+    return "takes heads of up to 2^31 - 1 scores, not " + std::to_string(scores);
   try {
     auto products = make();
-    if (Refusal r = not_indexable({&products.scores})) return r;
     for (const BatchedMatmul& product : products.all()) {
       const auto& row = chosen(product);
       if (row.speed != Speed::real)
@@ -177,6 +181,9 @@ Refusal refuses_products(auto&& make) {
     }
   } catch (const Unsupported& reason) {
     return std::string("no row has a product: ") + reason.what();
+  } catch (const Error& error) {
+    throw_if_lost(of(q.device()), error);
+    return std::string("failed: ") + error.what();
   }
   return {};
 }
@@ -197,7 +204,7 @@ Refusal products_refuse(const Device&, const Attention& op) {
   if (Refusal r = refuses_heads({&op.q, &op.k, &op.v, &op.out, &op.log_sum}, op.mask)) return r;
   if (Refusal r = refuses_mixture({&op.q, &op.k, &op.v, &op.out})) return r;
   const int64_t count = HeadSlices(op.q, op.k).at_once;
-  return refuses_products([&] { return ForwardProducts(op, scratch_heads(op.out, count), 0, count); });
+  return refuses_products(op.q, op.k, [&] { return ForwardProducts(op, scratch_heads(op.out, count), 0, count); });
 }
 void attention_by_products(Device& device, const Attention& op) {
   CudaDevice& cuda = on(device);
@@ -218,7 +225,7 @@ Refusal products_refuse_backward(const Device&, const AttentionBackward& op) {
     return r;
   if (Refusal r = refuses_mixture({&op.q, &op.k, &op.v, &op.out, &op.dout, &op.dq, &op.dk, &op.dv})) return r;
   const int64_t count = HeadSlices(op.q, op.k).at_once;
-  return refuses_products([&] {
+  return refuses_products(op.q, op.k, [&] {
     return BackwardProducts(op, {scratch_heads(op.dq, count), scratch_heads(op.dk, count), scratch_heads(op.dv, count)},
                             0, count);
   });

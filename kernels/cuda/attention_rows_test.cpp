@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,10 +26,17 @@ class AttentionRows : public LibraryRows {
   void SetUp() override {
     LibraryRows::SetUp();
     if (IsSkipped()) return;
-    fuses_ = chosen_row({}).row == "cudnn";
+    fuses_ = has_row<Attention>(), fuses_backward_ = has_row<AttentionBackward>();
   }
-  // Whether cuDNN has fused engines on this GPU: from compute capability 8.0 on.
+  // Whether the GPU has rows `cudnn`: from compute capability 8.0 on, backward not on 10.x.
   bool fuses() const { return fuses_; }
+  bool fuses_backward() const { return fuses_backward_; }
+  template <class Op>
+  bool has_row() {
+    for (const Kernel<Op>& row : gpu().kernels().of<Op>())
+      if (row.name == "cudnn") return true;
+    return false;
+  }
 
   Ran chosen_row(const Heads& h) { return chosen_row(h, gpu()); }
   Ran chosen_row(const Heads& h, Device& device) {
@@ -38,7 +46,7 @@ class AttentionRows : public LibraryRows {
       for (size_t i = 0; i < values.size(); ++i) values[i] = key.normal(i);
       return Tensor::from(device, {h.n, h.heads, length, h.d}, h.dtype, values);
     };
-    const Tensor q = normal(h.t, 1), k = normal(h.s, 2), v = normal(h.s, 3), dout = normal(h.t, 4),
+    const Tensor q = normal(h.t, 1), k = normal(h.s, 2), v = normal(h.s, 3),
                  mask = h.masked ? Tensor::zeros(device, {1, 1, h.s}, h.dtype) : Tensor();
     const DType wide = h.dtype == DType::f64 ? DType::f64 : DType::f32;
     Tensor out(device, q.shape(), h.dtype), log_sum(device, {h.n, h.heads, h.t}, wide);
@@ -52,21 +60,59 @@ class AttentionRows : public LibraryRows {
         nested_ += entry.operation + " " + entry.row + "\n";
     return ran;
   }
+  Ran chosen_backward(const Heads& h) {
+    const Shape queries{h.n, h.heads, h.t, h.d}, keys{h.n, h.heads, h.s, h.d};
+    const auto ones = [&](const Shape& shape) {
+      return Tensor::from(gpu(), shape, h.dtype, std::vector<double>(static_cast<size_t>(shape.elements()), 1));
+    };
+    const Tensor q = ones(queries), k = ones(keys), v = ones(keys), out = ones(queries), dout = ones(queries), mask,
+                 log_sum = Tensor::zeros(gpu(), {h.n, h.heads, h.t}, DType::f32);
+    Tensor dq(gpu(), queries, h.dtype), dk(gpu(), keys, h.dtype), dv(gpu(), keys, h.dtype);
+    KernelLog log;
+    run(AttentionBackward{.q = q,
+                          .k = k,
+                          .v = v,
+                          .mask = mask,
+                          .out = out,
+                          .log_sum = log_sum,
+                          .dout = dout,
+                          .dq = dq,
+                          .dk = dk,
+                          .dv = dv,
+                          .causal = h.causal});
+    for (const LoggedKernel& entry : log.entries())
+      if (entry.operation == "attention_backward") return {entry.row, entry.refusals, entry.choices, dq.values()};
+    return {};
+  }
   const std::string& nested() const { return nested_; }
 
  private:
-  bool fuses_ = false;
+  bool fuses_ = false, fuses_backward_ = false;
   std::string nested_;
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
-TEST_F(AttentionRows, TheEngineOfCudnnAddsInAFixedOrder) {
+TEST_F(AttentionRows, CudnnIsThereFromAmpereOnAndBackwardNotOnBlackwell) {
+  const char* gpu = std::getenv("HALFMARK_SOFTWARE_GPU");
+  ASSERT_NE(gpu, nullptr);
+  const std::string name = gpu;
+  EXPECT_EQ(fuses(), name != "sm_75") << name;
+  EXPECT_EQ(fuses_backward(), name != "sm_75" && name != "sm_100" && name != "sm_103") << name;
+}
+
+TEST_F(AttentionRows, CudnnRunsBothDirectionsInBothHalfTypes) {
   if (!fuses()) GTEST_SKIP() << "cuDNN has no fused attention on this GPU";
-  const Ran ran = chosen_row({.t = 7});
-  EXPECT_EQ(ran.row, "cudnn");
-  EXPECT_TRUE(has(ran.choice(), "engine 7; the library's number 2 of 4")) << ran.choice();
-  EXPECT_TRUE(has(ran.choice(), "probabilities rounded to f16")) << ran.choice();
+  for (const bool causal : {false, true})
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      const Heads heads{.t = 7, .s = 7, .dtype = dtype, .causal = causal};
+      const Ran forward = chosen_row(heads), backward = chosen_backward(heads);
+      const std::string name = std::string(name_of(dtype)) + (causal ? " causal" : "");
+      EXPECT_EQ(forward.row, "cudnn") << name << forward.all_refusals();
+      EXPECT_TRUE(has(forward.choice(), "engine 7; the library's number 2 of 4")) << forward.choice();
+      EXPECT_TRUE(has(forward.choice(), "probabilities rounded to " + std::string(name_of(dtype)))) << forward.choice();
+      EXPECT_EQ(backward.row, fuses_backward() ? "cudnn" : "cuda") << name << backward.all_refusals();
+    }
 }
 
 TEST_F(AttentionRows, WhatCudnnDoesNotTakeIsTheProductsOfOtherRows) {
@@ -75,9 +121,8 @@ TEST_F(AttentionRows, WhatCudnnDoesNotTakeIsTheProductsOfOtherRows) {
     const char* reason;
   };
   const Case cases[] = {{{.d = 12}, "a multiple of 8, not 12"},
-                        {{.d = 136}, "takes up to 128 features"},
-                        {{.t = 1}, "takes two queries and two keys at least"},
-                        {{.t = 8, .causal = true}, "takes as many queries as keys if causal"},
+                        {{.d = 264}, "takes up to 256 features"},
+                        {{.t = 1, .s = 1}, "takes more than one query and one key"},
                         {{.masked = true}, "a query may attend to nothing"},
                         {{.dtype = DType::f32}, "takes f16 and bf16, not f32"},
                         {{.dtype = DType::f64}, "takes f16 and bf16, not f64"}};
@@ -95,11 +140,26 @@ TEST_F(AttentionRows, WhatCudnnDoesNotTakeIsTheProductsOfOtherRows) {
 
 TEST_F(AttentionRows, AnEngineThatComputesWronglyIsFoundWhenItIsTried) {
   if (!fuses()) GTEST_SKIP() << "cuDNN has no fused attention on this GPU";
-  const Planted planted("attention-loses-keys");
-  const Ran ran = chosen_row({.t = 9, .s = 9});
-  EXPECT_EQ(ran.row, "cuda");
-  EXPECT_TRUE(has(ran.all_refusals(), "cudnn: gives a out that differs from that of the next row (engine 7)"))
-      << ran.all_refusals();
+  const struct {
+    const char *words, *forward, *backward;
+  } cases[] = {{"attention-loses-keys", "engine 7 gives another out", "engine 7 gives another dq"},
+               {"attention-loses-late-rows", "engine 7 gives another out", "engine 7 gives another dq"},
+               {"attention-writes-nothing", "engine 7 gives another out", "engine 7 gives another dq"},
+               {"attention-varies", "engine 7 gives", "engine 7 gives"},
+               {"attention-loses-nan", "engine 7 loses a NaN", "engine 7 loses a NaN"}};
+  int64_t t = 40;
+  for (const auto& one : cases) {
+    const Planted planted(one.words);
+    for (const bool causal : {false, true}) {
+      const Heads heads{.t = ++t, .s = t, .causal = causal};
+      const Ran forward = chosen_row(heads), backward = chosen_backward(heads);
+      EXPECT_EQ(forward.row, "cuda") << one.words;
+      EXPECT_TRUE(has(forward.all_refusals(), one.forward)) << one.words << forward.all_refusals();
+      if (!fuses_backward()) continue;
+      EXPECT_EQ(backward.row, "cuda") << one.words;
+      EXPECT_TRUE(has(backward.all_refusals(), one.backward)) << one.words << backward.all_refusals();
+    }
+  }
 }
 
 TEST_F(AttentionRows, AnEngineThatFailsIsARefusalWithTheReason) {

@@ -121,7 +121,7 @@ void CudaDevice::open() {
   add_blaslt_rows(kernels_), add_blaslt_fused_rows(kernels_);
   add_cublas_rows(kernels_);
   add_scaled_rows(kernels_, *this);
-  add_cudnn_rows(kernels_), add_cudnn_attention_rows(kernels_);
+  add_cudnn_rows(kernels_), add_cudnn_attention_rows(kernels_, *this);
   add_own_rows(kernels_);
   add_direct_rows(kernels_);
   add_dot_rows(kernels_, *this);

@@ -1,14 +1,16 @@
 // Rows `cudnn` of attention, forward and backward: the fused engines of cuDNN's graph API for f16 and bf16, which round the
 // probabilities to that dtype. NVIDIA documents neither what they compute for a query that attends to nothing nor all of
-// their faults, so masks are left to the next row, and an engine is used only after its results for random operands of the
-// same shape were close to those of the next row.
+// their faults, so masks are left to the next row, and an engine is used only after a trial on random operands of the same
+// shape: its results are close to those of the next row, have the same bits twice, and a NaN stays one.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -62,26 +64,30 @@ class Sample {
         q_(normal(device, queries_, 1)),
         k_(normal(device, {p.n, p.heads, p.s, p.d}, 2)),
         v_(normal(device, k_.shape(), 3)),
-        dout_(normal(device, queries_, 4)),
-        out_(device, queries_, p.dtype),
-        log_sum_(device, {p.n, p.heads, p.t}, DType::f32),
         other_out_(device, queries_, p.dtype),
-        other_log_sum_(device, log_sum_.shape(), DType::f32) {}
+        other_log_sum_(device, {p.n, p.heads, p.t}, DType::f32) {
+    if (p.backward) {
+      dout_ = normal(device, queries_, 4);
+      for (std::vector<Tensor>* results : {&results_, &other_results_})
+        for (const Tensor* one : {&q_, &k_, &v_}) results->emplace_back(device, one->shape(), p.dtype);
+    } else {
+      results_.emplace_back(device, queries_, p.dtype),
+          results_.emplace_back(device, other_log_sum_.shape(), DType::f32);
+    }
+  }
 
   Attention forward(bool other) {
     return {.q = q_,
             .k = k_,
             .v = v_,
             .mask = none_,
-            .out = other ? other_out_ : out_,
-            .log_sum = other ? other_log_sum_ : log_sum_,
+            .out = other ? other_out_ : results_[0],
+            .log_sum = other ? other_log_sum_ : results_[1],
             .causal = p_.causal,
             .scale = scale()};
   }
   AttentionBackward backward(bool other) {
-    std::vector<Tensor>& results = gradients_[other];
-    if (results.empty())
-      for (const Tensor* one : {&q_, &k_, &v_}) results.emplace_back(one->device(), one->shape(), p_.dtype);
+    std::vector<Tensor>& results = other ? other_results_ : results_;
     return {.q = q_,
             .k = k_,
             .v = v_,
@@ -95,42 +101,74 @@ class Sample {
             .causal = p_.causal,
             .scale = scale()};
   }
-  // Where the results differ by more than roundings to the dtype explain; empty: nowhere.
+
+  // The engine's results: NaN before each run, so that what it does not write is seen.
+  std::vector<Tensor>& results() { return results_; }
+  // Where its results differ by more than roundings explain; empty: nowhere.
   std::string difference() const {
-    // A result sums many products of rounded values, each with an error of half a last place of its own.
-    const double of_dtype = 8 * format_of(p_.dtype).unit_roundoff();
+    const double roundoff = format_of(p_.dtype).unit_roundoff();
     if (!p_.backward) {
-      if (!close(out_, other_out_, of_dtype)) return "out";
-      return close(log_sum_, other_log_sum_, 1e-4) ? "" : "log_sum";
+      if (!close(results_[0], other_out_, p_.d, roundoff)) return "out";
+      // All rows of log_sum are alike.
+      return close(results_[1], other_log_sum_, results_[1].elements(), format_of(DType::f32).unit_roundoff() * p_.d)
+                 ? ""
+                 : "log_sum";
     }
     constexpr const char* kNames[] = {"dq", "dk", "dv"};
     for (size_t i = 0; i < 3; ++i)
-      if (!close(gradients_[0][i], gradients_[1][i], of_dtype)) return kNames[i];
+      if (!close(results_[i], other_results_[i], p_.d, roundoff)) return kNames[i];
     return "";
+  }
+
+  // The last query of the last head, or the gradient of its result, becomes NaN. Returns the operand as it was.
+  Tensor spoil() {
+    Tensor& spoilt = p_.backward ? dout_ : q_;
+    const Tensor whole = spoilt;
+    std::vector<double> values = whole.values();
+    std::fill_n(values.end() - p_.d, p_.d, std::numeric_limits<double>::quiet_NaN());
+    spoilt = Tensor::from(whole.device(), queries_, p_.dtype, values);
+    return whole;
+  }
+  void restore(const Tensor& whole) { (p_.backward ? dout_ : q_) = whole; }
+  bool keeps_nan() const {  // in the row of out, or of dq
+    const std::vector<double> values = results_[0].values();
+    return std::all_of(values.end() - p_.d, values.end(), [](double one) { return std::isnan(one); });
   }
 
  private:
   double scale() const { return 1 / std::sqrt(static_cast<double>(p_.d)); }
   Tensor normal(Device& device, const Shape& shape, uint64_t seed) const {
+    constexpr size_t kPeriod = 1'000'003;  // a prime, so that no two heads are alike; drawing takes long
     const RandomKey key(seed);
     std::vector<double> values(static_cast<size_t>(shape.elements()));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = key.normal(i);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = i < kPeriod ? key.normal(i) : values[i - kPeriod];
     return Tensor::from(device, shape, p_.dtype, values);
   }
-  static bool close(const Tensor& a, const Tensor& b, double share_of_largest) {
-    const std::vector<double> left = a.values(), right = b.values();
-    double largest = 0, worst = 0;
-    for (size_t i = 0; i < left.size(); ++i) {
-      largest = std::max(largest, std::fabs(right[i])), worst = std::max(worst, std::fabs(left[i] - right[i]));
-      if (std::isnan(left[i]) || std::isnan(right[i])) return false;
+  // Row by row, because rows of late queries and keys are small if causal. A result sums products of rounded values, each
+  // with an error of half a last place of its own. What cancels to nearly 0 has the errors of fp32.
+  static bool close(const Tensor& result, const Tensor& reference, int64_t width, double roundoff) {
+    constexpr double kRoundoffs = 8, kOfLargest = 1e-5;
+    const std::vector<double> found = result.values(), expected = reference.values();
+    double largest = 0;
+    for (const double one : expected) {
+      if (!std::isfinite(one)) return false;
+      largest = std::max(largest, std::fabs(one));
     }
-    return worst <= share_of_largest * largest;
+    for (size_t row = 0; row < found.size(); row += static_cast<size_t>(width)) {
+      double of_row = 0, worst = 0;
+      for (size_t i = row; i < row + static_cast<size_t>(width); ++i) {
+        if (!std::isfinite(found[i])) return false;
+        of_row = std::max(of_row, std::fabs(expected[i])), worst = std::max(worst, std::fabs(found[i] - expected[i]));
+      }
+      if (worst > kRoundoffs * roundoff * of_row + kOfLargest * largest) return false;
+    }
+    return true;
   }
 
   const AttentionProblem& p_;
   Shape queries_;
-  Tensor none_, q_, k_, v_, dout_, out_, log_sum_, other_out_, other_log_sum_;
-  std::vector<Tensor> gradients_[2];  // of the engine, of the other row
+  Tensor none_, q_, k_, v_, dout_, other_out_, other_log_sum_;
+  std::vector<Tensor> results_, other_results_;  // out and log_sum, or dq, dk and dv
 };
 
 // The first row behind these ones that takes the operation.
@@ -144,6 +182,18 @@ void run_other_row(Device& device, const Op& op) {
   throw Error("no other row to compare with");
 }
 
+// Whether the operands begin where the graph says. Refusals cannot depend on it, because they are kept by shape.
+struct AlignmentVisitor {
+  uint32_t alignment;
+  void input(std::string_view name, const Tensor& tensor) const {
+    HM_CHECK(tensor.empty() || alignment_of(tensor) >= alignment,
+             "attention: cuDNN needs operands that start at multiples of " + std::to_string(alignment) + " bytes; " +
+                 std::string(name) + " does not");
+  }
+  void output(std::string_view name, const Tensor& tensor) const { input(name, tensor); }
+  void attribute(const auto&) const {}
+};
+
 class Plan {
  public:
   Plan(CudaDevice& device, const AttentionProblem& problem) : problem_(problem) {
@@ -154,12 +204,15 @@ class Plan {
     } catch (const Error& error) {
       throw_if_lost(device, error);
       refusal_ = std::string("failed: ") + error.what();
+    } catch (const std::bad_alloc&) {
+      refusal_ = "failed: not enough memory on the host for the trial";
     }
   }
   const std::string& refusal() const { return refusal_; }
   const std::string& choice() const { return choice_; }
 
   void run(CudaDevice& device, const auto& op) const {
+    op.visit(AlignmentVisitor{problem_.alignment});
     const Tensor scratch = workspace(device, std::max<size_t>(workspace_, 1)), along = along_memory(device);
     const auto scale = static_cast<float>(op.scale);
     check(execute_plan(device.cudnn(), *plan_, operands_of(op, scale, along.data()), const_cast<void*>(scratch.data())),
@@ -186,7 +239,6 @@ class Plan {
     size_t most = 1;
     for (const CudnnCandidate& candidate : candidates.found) most = std::max(most, candidate.workspace);
     const Tensor scratch = workspace(device, most), along = along_memory(device);
-    Trial trial(device);
     const auto execute = [&](const CudnnCandidate& candidate) {
       const auto with = [&](const auto& op) {
         const auto scale = static_cast<float>(op.scale);
@@ -195,17 +247,39 @@ class Plan {
       };
       return problem_.backward ? with(sample.backward(false)) : with(sample.forward(false));
     };
-    const CudnnChoice chosen = choose_engine(device, trial, candidates.found, execute);
-    refusal_ = chosen.refusal;
-    if (!chosen.best) return;
-    check(execute(*chosen.best), "cudnnBackendExecute");  // the last one that was tried may be another
-    device.synchronize();
-    if (const std::string where = sample.difference(); !where.empty()) {
-      refusal_ = "gives a " + where + " that differs from that of the next row (engine " +
-                 std::to_string(chosen.best->engine) + ")";
-      return;
+    Trial trial(device);
+    const auto run_on_nan = [&](const CudnnCandidate& candidate) {
+      for (Tensor& one : sample.results()) trial.set(const_cast<void*>(one.data()), one.bytes(), 0xff);
+      for (const Tensor* one : {&scratch, &along}) trial.set(const_cast<void*>(one->data()), one->bytes(), 0xff);
+      check(execute(candidate), "cudnnBackendExecute");
+    };
+    // An engine that fails the trial is left out, and the others are chosen from again.
+    while (!candidates.found.empty()) {
+      const CudnnChoice chosen = choose_engine(device, trial, candidates.found, execute);
+      refusal_ = chosen.refusal;
+      if (!chosen.best) return;
+      const std::string fault = fault_of(*chosen.best, sample, run_on_nan);
+      if (fault.empty()) return take(*chosen.best, candidates, chosen);
+      refusal_ = "engine " + std::to_string(chosen.best->engine) + " " + fault;
+      candidates.failed += "; number " + std::to_string(chosen.best->place) + " " + fault;
+      candidates.found.erase(candidates.found.begin() + (chosen.best - candidates.found.data()));
     }
-    take(*chosen.best, candidates, chosen);
+  }
+
+  // What an engine does wrong; empty: nothing.
+  static std::string fault_of(const CudnnCandidate& candidate, Sample& sample, const auto& run_on_nan) {
+    run_on_nan(candidate);
+    if (const std::string where = sample.difference(); !where.empty())
+      return "gives another " + where + " than the next row";
+    std::vector<std::vector<unsigned char>> first;
+    for (const Tensor& one : sample.results()) first.push_back(one.codes());
+    run_on_nan(candidate);
+    for (size_t i = 0; i < first.size(); ++i)
+      if (sample.results()[i].codes() != first[i]) return "gives other bits each time";
+    const Tensor whole = sample.spoil();
+    run_on_nan(candidate);
+    sample.restore(whole);
+    return sample.keeps_nan() ? "" : "loses a NaN";
   }
 
   void take(CudnnCandidate& candidate, const CudnnCandidates& all, const CudnnChoice& chosen) {
@@ -244,19 +318,21 @@ const Plan& plan_for(const CudaDevice& device, const AttentionProblem& p) {
 // What cudnn-frontend 1.23 refuses, or works around with a mask, on behalf of the library (sdpa_support_surface.h and
 // scaled_dot_product_flash_attention.h): the library itself may not refuse it.
 Refusal unsupported(const CudaDevice& device, const AttentionProblem& p) {
-  if (device.compute_capability() < 80) return "needs compute capability 8.0";
-  if (p.d % 8 != 0 || p.d > 128) return "takes up to 128 features, a multiple of 8, not " + std::to_string(p.d);
-  if (p.t < 2 || p.s < 2) return "takes two queries and two keys at least";
-  if (p.causal && p.t != p.s) return "takes as many queries as keys if causal";
-  constexpr size_t kFirst = 91002, kAnyLength = 91501, kDeterministicBlackwell = 91800;
-  const size_t version = cudnnGetVersion();
-  if (version < kFirst) return "needs cuDNN 9.10.2";
-  if (p.backward && p.s % 128 != 0 && version < kAnyLength)
+  const int64_t most = p.backward && device.compute_capability() / 10 != 9 ? 128 : 256;
+  if (p.d % 8 != 0 || p.d > most)
+    return "takes up to " + std::to_string(most) + " features here, a multiple of 8, not " + std::to_string(p.d);
+  if (p.t == 1 && p.s == 1) return "takes more than one query and one key";
+  constexpr size_t kAnyLength = 91501;
+  if (p.backward && p.s % 128 != 0 && cudnnGetVersion() < kAnyLength)
     return "needs cuDNN 9.15.1 for a number of keys that is no multiple of 128";
-  if (p.backward && device.compute_capability() / 10 == 10 && version < kDeterministicBlackwell)
-    return "needs cuDNN 9.18 for a result that does not depend on the order of blocks";
   return {};
 }
+// The same of whole GPUs. On 10.x the front end sets the engine of a backward with fixed bits and its knobs itself.
+bool has_forward(const CudaDevice& device) {
+  constexpr size_t kFirst = 91002;
+  return device.compute_capability() >= 80 && cudnnGetVersion() >= kFirst;
+}
+bool has_backward(const CudaDevice& device) { return has_forward(device) && device.compute_capability() / 10 != 10; }
 
 template <class Op>
 Refusal refuses(const Device& device, const Op& op, std::initializer_list<const Tensor*> matrices) {
@@ -270,9 +346,6 @@ Refusal refuses(const Device& device, const Op& op, std::initializer_list<const 
   if (Refusal r = not_plain(matrices)) return r;
   if (Refusal r = not_plain({&op.log_sum})) return r;
   const AttentionProblem problem = problem_of(op);
-  for (const Tensor* one : matrices)
-    if (alignment_of(*one) < problem.alignment) return std::string("takes operands that start at 16 bytes");
-  if (alignment_of(op.log_sum) < problem.alignment) return std::string("takes operands that start at 16 bytes");
   if (Refusal r = unsupported(of(device), problem)) return r;
   const Plan& plan = plan_for(of(device), problem);
   if (!plan.refusal().empty()) return plan.refusal();
@@ -312,9 +385,9 @@ void add_row(KernelTable& table, Refusal (*refuses)(const Device&, const Op&), v
 
 }  // namespace
 
-void add_cudnn_attention_rows(KernelTable& table) {
-  add_row<Attention>(table, forward_refuses, forward);
-  add_row<AttentionBackward>(table, backward_refuses, backward);
+void add_cudnn_attention_rows(KernelTable& table, const CudaDevice& device) {
+  if (has_forward(device)) add_row<Attention>(table, forward_refuses, forward);
+  if (has_backward(device)) add_row<AttentionBackward>(table, backward_refuses, backward);
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -182,7 +182,7 @@ void build_backward(Builder& b, const AttentionProblem& p) {
   const size_t powers = f.exponential(b.causal(f.minus(score, log_sum)));
   b.multiply(b.transposed_scores(powers), dout, dv);
   const size_t slopes = f.minus(b.multiply(dout, v, b.scores()), along);
-  const size_t derivatives = f.times(f.times(slopes, powers, b.scores()), scale, b.scores(cudnn_type(p.dtype)));
+  const size_t derivatives = f.times(f.times(slopes, powers, b.scores()), scale, b.scores());
   b.multiply(b.transposed_scores(derivatives), q, dk);
   b.multiply(derivatives, b.reshape(k, b.between_heads(cudnn_type(p.dtype), p.s)), dq);
 }

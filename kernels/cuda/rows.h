@@ -16,7 +16,7 @@ void add_blaslt_fused_rows(KernelTable& table);
 void add_cublas_rows(KernelTable& table);
 void add_scaled_rows(KernelTable& table, const CudaDevice& device);
 void add_cudnn_rows(KernelTable& table);
-void add_cudnn_attention_rows(KernelTable& table);
+void add_cudnn_attention_rows(KernelTable& table, const CudaDevice& device);
 void add_own_rows(KernelTable& table);     // halfmark's own kernels: the families that follow
 void add_direct_rows(KernelTable& table);  // and those that are slow, after the libraries' rows and the others
 void add_attention_rows(KernelTable& table);

@@ -63,7 +63,8 @@ struct MaskScores {
 // out = softmax(scale q k^T + mask) v for each head, where position i attends to j <= i only if causal. At least fp32
 // in all sums, and in all that is between q, k, v and out, with one exception: a row that multiplies on tensor cores rounds
 // the probabilities once to the dtype of q, and backward the derivatives of the scores too, as flash attention does. A
-// query that attends to nothing gives 0 and has no gradient, as in PyTorch.
+// query that attends to nothing gives 0 and has no gradient, as in PyTorch. An infinite or NaN element of a key or value may
+// reach queries that do not attend to it, because rows of whole products multiply it by 0.
 struct Attention {
   static constexpr std::string_view name = "attention";
   const Tensor& q;     // [n, heads, t, d]

@@ -74,9 +74,10 @@ bool has_attention_engine(const Formula& formula, int architecture) {
       std::ranges::find_if(formula, [](const FormulaStep& step) { return step.kind == FormulaKind::product; });
   const FormulaTensor& q = first->operands[0];
   if (q.type != CUDNN_DATA_HALF && q.type != CUDNN_DATA_BFLOAT16) return false;
-  // Both operands of every product are of this type, and no product is of the fp32 scores themselves.
+  // Operands of products with memory are of this type; scores may be rounded to it by the engine.
   for (const FormulaStep& step : formula)
-    if (step.kind == FormulaKind::product && (step.operands[0].type != q.type || step.operands[1].type != q.type))
+    if (step.kind == FormulaKind::product &&
+        ((step.operands[0].type != q.type && !step.operands[0].is_virtual) || step.operands[1].type != q.type))
       return false;
   const int64_t features = q.extents[3], most = architecture / 10 == 9 ? 256 : 128;
   std::vector<int64_t> known;

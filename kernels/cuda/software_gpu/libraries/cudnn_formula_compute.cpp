@@ -67,11 +67,22 @@ class Evaluation {
   void step(const FormulaStep& step) {
     Values result = value_of(step);
     for (double& one : result) one = rounded(one, step.result.type);
-    if (!step.result.is_virtual) write(step.result, result);
+    if (planted("attention-loses-late-rows")) lose_last_row(step, result);
+    if (planted("attention-loses-nan"))
+      for (double& one : result) one = std::isnan(one) ? 0 : one;
+    if (planted("attention-varies"))
+      for (double& one : result) one *= 1 + 0x1p-10 * (runs_++ % 3 == 0);
+    if (!step.result.is_virtual && !planted("attention-writes-nothing")) write(step.result, result);
     known_[step.result.id] = std::move(result);
   }
 
  private:
+  static void lose_last_row(const FormulaStep& step, Values& result) {
+    if (step.kind != FormulaKind::product || step.result.is_virtual) return;
+    const auto width = static_cast<ptrdiff_t>(step.result.extents[3]);
+    std::fill(result.end() - width, result.end(), 0);
+  }
+
   const Values& operand(const FormulaTensor& tensor) {
     const auto [found, is_new] = known_.try_emplace(tensor.id);
     if (!is_new) return found->second;
@@ -197,6 +208,7 @@ class Evaluation {
     return result;
   }
 
+  static inline int runs_ = 0;
   const std::map<int64_t, void*>& pointers_;
   std::map<int64_t, Values> known_;
 };

@@ -12,6 +12,8 @@
 //   loses-nan              the ReLU of cublasLt's epilogues makes 0 of NaN
 //   no-cublas              cuBLAS is not installed
 //   attention-loses-keys   products of cuDNN's graphs leave out the last term
+//   attention-loses-late-rows, attention-loses-nan, attention-varies, attention-writes-nothing   their results lack the last
+//                          row, have 0 for NaN, have other bits each time, are not stored
 //   faults                 cublasLtMatmul, convolutions and attention read memory that is not theirs
 #pragma once
 
