@@ -130,9 +130,16 @@ class Sample {
     return whole;
   }
   void restore(const Tensor& whole) { (p_.backward ? dout_ : q_) = whole; }
-  bool keeps_nan() const {  // in the row of out, or of dq
-    const std::vector<double> values = results_[0].values();
-    return std::all_of(values.end() - p_.d, values.end(), [](double one) { return std::isnan(one); });
+  // In the row of out and log_sum, or of dq, and in dk and dv of all keys if the query sees them.
+  bool keeps_nan() const {
+    const auto ends_in_nan = [](const Tensor& result, int64_t count) {
+      const std::vector<double> values = result.values();
+      return std::all_of(values.end() - count, values.end(), [](double one) { return std::isnan(one); });
+    };
+    if (!ends_in_nan(results_[0], p_.d)) return false;
+    if (!p_.backward) return ends_in_nan(results_[1], 1);
+    const bool sees_all = !p_.causal || p_.t >= p_.s;
+    return !sees_all || (ends_in_nan(results_[1], p_.s * p_.d) && ends_in_nan(results_[2], p_.s * p_.d));
   }
 
  private:
@@ -145,9 +152,11 @@ class Sample {
     return Tensor::from(device, shape, p_.dtype, values);
   }
   // Row by row, because rows of late queries and keys are small if causal. A result sums products of rounded values, each
-  // with an error of half a last place of its own. What cancels to nearly 0 has the errors of fp32.
+  // with an error of half a last place of its own. What cancels to nearly 0 has the errors of fp32, and subnormal numbers
+  // have their own.
   static bool close(const Tensor& result, const Tensor& reference, int64_t width, double roundoff) {
     constexpr double kRoundoffs = 8, kOfLargest = 1e-5;
+    const double least = kRoundoffs * std::ldexp(1.0, format_of(result.dtype()).min_subnormal_exponent());
     const std::vector<double> found = result.values(), expected = reference.values();
     double largest = 0;
     for (const double one : expected) {
@@ -160,7 +169,7 @@ class Sample {
         if (!std::isfinite(found[i])) return false;
         of_row = std::max(of_row, std::fabs(expected[i])), worst = std::max(worst, std::fabs(found[i] - expected[i]));
       }
-      if (worst > kRoundoffs * roundoff * of_row + kOfLargest * largest) return false;
+      if (worst > kRoundoffs * roundoff * of_row + kOfLargest * largest + least) return false;
     }
     return true;
   }
@@ -248,37 +257,44 @@ class Plan {
       return problem_.backward ? with(sample.backward(false)) : with(sample.forward(false));
     };
     Trial trial(device);
-    const auto run_on_nan = [&](const CudnnCandidate& candidate) {
-      for (Tensor& one : sample.results()) trial.set(const_cast<void*>(one.data()), one.bytes(), 0xff);
-      for (const Tensor* one : {&scratch, &along}) trial.set(const_cast<void*>(one->data()), one->bytes(), 0xff);
-      check(execute(candidate), "cudnnBackendExecute");
+    // What an engine does not write keeps the byte: of NaN, or of 0.
+    const auto run_on = [&](int byte, const CudnnCandidate& candidate) {
+      for (Tensor& one : sample.results()) trial.set(const_cast<void*>(one.data()), one.bytes(), byte);
+      for (const Tensor* one : {&scratch, &along}) trial.set(const_cast<void*>(one->data()), one->bytes(), byte);
+      return execute(candidate);
     };
     // An engine that fails the trial is left out, and the others are chosen from again.
     while (!candidates.found.empty()) {
       const CudnnChoice chosen = choose_engine(device, trial, candidates.found, execute);
-      refusal_ = chosen.refusal;
-      if (!chosen.best) return;
-      const std::string fault = fault_of(*chosen.best, sample, run_on_nan);
+      if (!chosen.best) {
+        refusal_ = chosen.refusal + candidates.failed;
+        return;
+      }
+      const std::string fault = fault_of(*chosen.best, sample, run_on);
+      wait_for(device);
       if (fault.empty()) return take(*chosen.best, candidates, chosen);
-      refusal_ = "engine " + std::to_string(chosen.best->engine) + " " + fault;
-      candidates.failed += "; number " + std::to_string(chosen.best->place) + " " + fault;
+      candidates.failed += "; engine " + std::to_string(chosen.best->engine) + " " + fault;
       candidates.found.erase(candidates.found.begin() + (chosen.best - candidates.found.data()));
     }
+    refusal_ = "has no engine that passes its trial" + candidates.failed;
   }
 
   // What an engine does wrong; empty: nothing.
-  static std::string fault_of(const CudnnCandidate& candidate, Sample& sample, const auto& run_on_nan) {
-    run_on_nan(candidate);
+  static std::string fault_of(const CudnnCandidate& candidate, Sample& sample, const auto& run_on) {
+    constexpr int kNan = 0xff;
+    constexpr const char* kFails = "fails when it runs again";
+    if (run_on(kNan, candidate) != CUDNN_STATUS_SUCCESS) return kFails;
     if (const std::string where = sample.difference(); !where.empty())
       return "gives another " + where + " than the next row";
     std::vector<std::vector<unsigned char>> first;
     for (const Tensor& one : sample.results()) first.push_back(one.codes());
-    run_on_nan(candidate);
+    if (run_on(kNan, candidate) != CUDNN_STATUS_SUCCESS) return kFails;
     for (size_t i = 0; i < first.size(); ++i)
       if (sample.results()[i].codes() != first[i]) return "gives other bits each time";
     const Tensor whole = sample.spoil();
-    run_on_nan(candidate);
+    const cudnnStatus_t status = run_on(0, candidate);
     sample.restore(whole);
+    if (status != CUDNN_STATUS_SUCCESS) return kFails;
     return sample.keeps_nan() ? "" : "loses a NaN";
   }
 
@@ -316,14 +332,16 @@ const Plan& plan_for(const CudaDevice& device, const AttentionProblem& p) {
 }
 
 // What cudnn-frontend 1.23 refuses, or works around with a mask, on behalf of the library (sdpa_support_surface.h and
-// scaled_dot_product_flash_attention.h): the library itself may not refuse it.
+// scaled_dot_product_flash_attention.h): the library itself may not refuse it. And what cannot be compared.
 Refusal unsupported(const CudaDevice& device, const AttentionProblem& p) {
-  const int64_t most = p.backward && device.compute_capability() / 10 != 9 ? 128 : 256;
-  if (p.d % 8 != 0 || p.d > most)
-    return "takes up to " + std::to_string(most) + " features here, a multiple of 8, not " + std::to_string(p.d);
-  if (p.t == 1 && p.s == 1) return "takes more than one query and one key";
+  if (p.d % 8 != 0) return "takes a multiple of 8 features, not " + std::to_string(p.d);
+  if (!p.backward) return {};
+  const int64_t most = device.compute_capability() / 10 == 9 ? 256 : 128;
+  if (p.d > most) return "takes up to " + std::to_string(most) + " features here, not " + std::to_string(p.d);
+  if (p.s == 1 || (p.causal && p.t == 1))
+    return "cannot be tried where each query sees one key: the gradients of scores are 0";
   constexpr size_t kAnyLength = 91501;
-  if (p.backward && p.s % 128 != 0 && cudnnGetVersion() < kAnyLength)
+  if (p.s % 128 != 0 && cudnnGetVersion() < kAnyLength)
     return "needs cuDNN 9.15.1 for a number of keys that is no multiple of 128";
   return {};
 }

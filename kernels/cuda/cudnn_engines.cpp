@@ -10,6 +10,8 @@ namespace {
 constexpr size_t kMostTried = 8;
 // Deprecated names of attributes that cuDNN before 9.19 needs: the handles of a graph and of a plan.
 constexpr int kGraphHandle = 800, kPlanHandle = 400;
+// Names that the header has from cuDNN 9.8 on: the properties of a device, of a plan and of a heuristic.
+constexpr int kPlanProperties = 407, kHeuristicProperties = 204;
 
 void set_target(CudnnDescriptor& descriptor, const CudnnTarget& target, int handle, int properties) {
   if (target.properties)
@@ -34,7 +36,7 @@ struct Search {
       return {};
     }
     CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    set_target(plan, target, kPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
+    set_target(plan, target, kPlanHandle, kPlanProperties);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (const cudnnStatus_t status = plan.try_to_finalize(); status != CUDNN_STATUS_SUCCESS) {
       refusal = std::string("has no plan for this (cudnnBackendFinalize: ") + cudnnGetErrorString(status) + ")";
@@ -86,7 +88,7 @@ std::vector<CudnnDescriptor> cudnn_configurations(const CudnnTarget& target, con
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-  if (target.properties) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.properties);
+  if (target.properties) heuristic.set(kHeuristicProperties, *target.properties);
   heuristic.finalize();
   const size_t count = heuristic.count(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR);
   if (count == 0) return {};

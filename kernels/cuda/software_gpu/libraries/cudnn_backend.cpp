@@ -253,10 +253,11 @@ cudnnStatus_t execute_formula(const Handle& handle, const Node& plan, const Node
   void* workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
   const size_t bytes = attention_workspace(*plan.formula);
   if (bytes && !workspace) return refuse(kBad, "the plan needs a workspace");
-  enqueue(handle.stream, [formula = plan.formula, values, pointers, workspace, bytes] {
+  const bool is_faulty = takes_planted_faults(plan.engine);
+  enqueue(handle.stream, [formula = plan.formula, values, pointers, workspace, bytes, is_faulty] {
     if (planted("faults")) throw Fault(cudaErrorIllegalAddress, "planted: attention faults");
     spoil(workspace, bytes);
-    compute(*formula, pointers);
+    compute(*formula, pointers, is_faulty);
   });
   return kFine;
 }

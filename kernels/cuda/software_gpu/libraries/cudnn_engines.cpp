@@ -9,7 +9,7 @@ namespace halfmark::kernels::software_gpu::cudnn {
 namespace {
 
 constexpr int kWinograd = 3, kFft = 4, kReduced = 5, kDown = 6, kTensor = 1, kPlain = 0, kRandom = 2, kAttention = 7,
-              kRandomAttention = 8;
+              kRandomAttention = 8, kOtherAttention = 9;
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all{
@@ -22,6 +22,7 @@ const std::vector<Engine>& engines() {
       {kRandom, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 1},
       {kRandomAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 1},
       {kAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
+      {kOtherAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
   };
   return all;
 }
@@ -90,7 +91,8 @@ std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t m
 
 std::vector<int> attention_engines(const Formula& formula, int architecture) {
   if (!has_attention_engine(formula, architecture)) return {};
-  return {kRandomAttention, kAttention};
+  return {kRandomAttention, kAttention, kOtherAttention};
 }
+bool takes_planted_faults(int engine) { return engine == kAttention; }
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

@@ -44,7 +44,7 @@ std::vector<FormulaTensor> memory_of(const Formula& formula);  // each tensor wi
 bool has_attention_engine(const Formula& formula, int architecture);
 size_t attention_workspace(const Formula& formula);  // bytes
 
-// As enqueued work; throws Fault. `pointers`: of memory_of(), by id.
-void compute(const Formula& formula, const std::map<int64_t, void*>& pointers);
+// As enqueued work; throws Fault. `pointers`: of memory_of(), by id. `is_faulty`: with the faults that tests plant.
+void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, bool is_faulty);
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

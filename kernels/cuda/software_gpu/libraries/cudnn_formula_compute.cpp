@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,25 +63,27 @@ std::vector<int64_t> offsets_of(const FormulaTensor& tensor) {
 
 class Evaluation {
  public:
-  explicit Evaluation(const std::map<int64_t, void*>& pointers) : pointers_(pointers) {}
+  Evaluation(const std::map<int64_t, void*>& pointers, bool is_faulty, bool writes, bool is_odd)
+      : is_faulty_(is_faulty), writes_(writes), is_odd_(is_odd), pointers_(pointers) {}
 
   void step(const FormulaStep& step) {
     Values result = value_of(step);
     for (double& one : result) one = rounded(one, step.result.type);
-    if (planted("attention-loses-late-rows")) lose_last_row(step, result);
-    if (planted("attention-loses-nan"))
-      for (double& one : result) one = std::isnan(one) ? 0 : one;
-    if (planted("attention-varies"))
-      for (double& one : result) one *= 1 + 0x1p-10 * (runs_++ % 3 == 0);
-    if (!step.result.is_virtual && !planted("attention-writes-nothing")) write(step.result, result);
+    if (is_faulty_) spoil(step, result);
+    if (!step.result.is_virtual && writes_) write(step.result, result);
     known_[step.result.id] = std::move(result);
   }
 
  private:
-  static void lose_last_row(const FormulaStep& step, Values& result) {
-    if (step.kind != FormulaKind::product || step.result.is_virtual) return;
-    const auto width = static_cast<ptrdiff_t>(step.result.extents[3]);
-    std::fill(result.end() - width, result.end(), 0);
+  // Planted faults.
+  void spoil(const FormulaStep& step, Values& result) const {
+    if (planted("attention-loses-nan"))
+      for (double& one : result) one = std::isnan(one) ? 0 : one;
+    if (step.result.is_virtual) return;
+    if (planted("attention-loses-row-of-" + std::to_string(step.result.id)))
+      std::fill(result.end() - static_cast<ptrdiff_t>(step.result.extents[3]), result.end(), 0);
+    const bool is_half = step.result.type != CUDNN_DATA_FLOAT;  // fp32 results would be too far away
+    if (is_odd_ && is_half && planted("attention-varies")) result[0] *= 1 + 0x1p-9;
   }
 
   const Values& operand(const FormulaTensor& tensor) {
@@ -184,7 +187,7 @@ class Evaluation {
     const FormulaTensor &a = step.operands[0], &b = step.operands[1];
     const Values &left = operand(a), &right = operand(b);
     Values result(count(step.result.extents));
-    const int64_t terms = a.extents[3] - (planted("attention-loses-keys") ? 1 : 0);
+    const int64_t terms = a.extents[3] - (is_faulty_ && planted("attention-loses-keys") ? 1 : 0);
     each_place(step.result.extents, [&](size_t i, const Extents& place) {
       for (int64_t k = 0; k < terms; ++k)
         result[i] += left[number(a.extents, {place[0], place[1], place[2], k})] *
@@ -208,15 +211,19 @@ class Evaluation {
     return result;
   }
 
-  static inline int runs_ = 0;
+  bool is_faulty_, writes_, is_odd_;
   const std::map<int64_t, void*>& pointers_;
   std::map<int64_t, Values> known_;
 };
 
 }  // namespace
 
-void compute(const Formula& formula, const std::map<int64_t, void*>& pointers) {
-  Evaluation evaluation(pointers);
+void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, bool is_faulty) {
+  static int runs = 0;
+  static std::set<const Formula*> stored;  // what has been computed once
+  const bool is_first = stored.insert(&formula).second;
+  Evaluation evaluation(pointers, is_faulty, is_first || !is_faulty || !planted("attention-writes-once"),
+                        ++runs % 2 == 1);
   for (const FormulaStep& step : formula) evaluation.step(step);
 }
 

@@ -11,9 +11,10 @@
 //   multiplies-fp32-as-tf32, multiplies-tf32-as-fp32   cuBLAS takes the other format
 //   loses-nan              the ReLU of cublasLt's epilogues makes 0 of NaN
 //   no-cublas              cuBLAS is not installed
-//   attention-loses-keys   products of cuDNN's graphs leave out the last term
-//   attention-loses-late-rows, attention-loses-nan, attention-varies, attention-writes-nothing   their results lack the last
-//                          row, have 0 for NaN, have other bits each time, are not stored
+//   attention-loses-keys   products of the first usable engine of attention leave out the last term
+//   attention-loses-row-of-ID, attention-loses-nan, attention-varies, attention-writes-once   its result with this id lacks the
+//                          last row; it has 0 for NaN; every second run gives another bit; it stores only
+//                          the first results
 //   faults                 cublasLtMatmul, convolutions and attention read memory that is not theirs
 #pragma once
 
