@@ -60,7 +60,7 @@ halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuRowPacks.*:GpuCast.*:Gpu.*:O
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)
   halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.Ties*:Row/Dots.*:PublishedDots.*")
   # What a library can do depends on the architecture too.
-  halfmark_software_gpu_test(libraries ${architecture} "Ops/EveryRow.*/cuda_0_*cublas*:LibraryRows.Scaled*")
+  halfmark_software_gpu_test(libraries ${architecture} "Ops/EveryRow.*/cuda_0_*cublas*:Ops/EveryRow.*/cuda_0_attention*_cudnn:LibraryRows.Scaled*:AttentionRows.*")
 endforeach()
 # A device that a test loses, or on which a library cannot be opened, is not used by another test.
 halfmark_software_gpu_test(libraries sm_90,sm_90,sm_90,sm_90 "LibraryRows.*:GemmRows.*")
