@@ -152,7 +152,8 @@ class Sample {
     return Tensor::from(device, shape, p_.dtype, values);
   }
   // Row by row, because rows of late queries and keys are small if causal. A result sums products of rounded values, each
-  // with an error of half a last place of its own. What cancels to nearly 0 has the errors of fp32, and subnormal numbers
+  // with an error of half a last place of its own: the bounds are chosen well above that, and far below a lost row or term,
+  // not derived. What cancels to nearly 0 has the errors of fp32, and subnormal numbers
   // have their own.
   static bool close(const Tensor& result, const Tensor& reference, int64_t width, double roundoff) {
     constexpr double kRoundoffs = 8, kOfLargest = 1e-5;

@@ -69,6 +69,8 @@ inline std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
       {1, 2, 70, 70, 17, false, MaskForm::queries},
       {1, 2, 70, 70, 16, true, MaskForm::queries},
       {1, 2, 70, 70, 24, true},
+      // A mask for each sample, and more scores of a head than a slice of the rows has on the software GPU.
+      {3, 2, 33, 36, 4, false, MaskForm::samples},
       // As many keys as a library before cuDNN 9.15.1 takes backward: a multiple of 128.
       {1, 1, 66, 128, 16, false},
       {1, 2, 20, 20, 16, false, MaskForm::none, 40}};
