@@ -147,7 +147,8 @@ Refusal wide(int capability, DType in, DType out, const Math& math, int64_t dept
     return "does not round " + std::string(name_of(in)) + " operands to " + std::string(math.multiply.name);
   if (tf32_switched_off()) return "TF32 is switched off by NVIDIA_TF32_OVERRIDE=0";
   result.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
-  result.operations = kHalf, result.inputs_a = result.inputs_b = kInputTf32 | kInput32, result.must_prove_tf32 = true;
+  result.operations = kFma | kHalf, result.inputs_a = result.inputs_b = kInputTf32 | kInput32;
+  result.must_prove_tf32 = true;
   result.may_not_state_inputs = true;
   return split(math, out, depth, result);
 }
@@ -168,6 +169,11 @@ Refusal blaslt_arithmetic(int capability, DType a, DType b, DType out, const Mat
   return wide(capability, a, out, math, depth, result);
 }
 
+std::vector<uint64_t> implementation_masks(const BlasltArithmetic& arithmetic) {
+  if (!arithmetic.must_prove_tf32) return {allowed_flags(arithmetic)};
+  return {kFma | kHalf | arithmetic.sums | kInputTf32, kHalf | arithmetic.sums | kInputTf32 | kInput32};
+}
+
 uint64_t allowed_flags(const BlasltArithmetic& arithmetic) {
   return arithmetic.operations | arithmetic.sums | arithmetic.inputs_a | arithmetic.inputs_b;
 }
@@ -178,6 +184,8 @@ std::string broken_promise(const BlasltArithmetic& arithmetic, uint64_t flags) {
                  inputs = flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_OP_INPUT_TYPE_MASK;
   if (operations == 0 || (operations & ~arithmetic.operations) != 0) return "its instructions";
   if (sums != arithmetic.sums) return "its sums";
+  // Multiply-adds that do not state tf32 are fp32.
+  if (arithmetic.must_prove_tf32 && (operations & kFma) != 0 && inputs != kInputTf32) return "its inputs";
   const bool unstated = arithmetic.may_not_state_inputs && inputs == 0;
   if (!unstated && ((inputs & arithmetic.inputs_a) == 0 || (inputs & arithmetic.inputs_b) == 0)) return "its inputs";
   if (flags & ~allowed_flags(arithmetic)) return "further arithmetic";
@@ -190,7 +198,7 @@ bool must_prove_range(const BlasltArithmetic& arithmetic, uint64_t flags) {
 
 bool must_prove_tf32(const BlasltArithmetic& arithmetic, uint64_t flags) {
   return arithmetic.must_prove_tf32 &&
-         ((flags & kInput32) != 0 || (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_OP_INPUT_TYPE_MASK) == 0);
+         ((flags & (kFma | kInput32)) != 0 || (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_OP_INPUT_TYPE_MASK) == 0);
 }
 
 std::string text_of_flags(uint64_t flags) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kernels/number/dtype.h"
 #include "kernels/ops/ops.h"
@@ -25,8 +26,9 @@ struct BlasltArithmetic {
   // A library has been seen to report fp16 inputs for an algorithm on bf16. Such an algorithm must multiply numbers that
   // fp16 does not hold before it is used.
   bool must_prove_range = false;
-  // For tf32 a library may report fp32 inputs of matrix instructions, which read fp32 as tf32, or none. Such an algorithm
-  // must round a number that tf32 does not hold.
+  // For tf32 a library may report fp32 inputs of matrix instructions, which read fp32 as tf32, or none, or multiply-adds
+  // with tf32 inputs: cublasLt 13.1 does so for those by wgmma on sm_90, twice as fast as the others. Such an algorithm must
+  // round a number that tf32 does not hold.
   bool must_prove_tf32 = false;
 };
 
@@ -34,7 +36,10 @@ struct BlasltArithmetic {
 Refusal blaslt_arithmetic(int capability, DType a, DType b, DType out, const Math& math, int64_t depth,
                           BlasltArithmetic& result);
 
-uint64_t allowed_flags(const BlasltArithmetic& arithmetic);  // for CUBLASLT_MATMUL_PREF_IMPL_MASK
+// CUBLASLT_MATMUL_PREF_IMPL_MASK of the requests, each for the case that the one before gives nothing. A mask that allows
+// both multiply-adds and fp32 inputs would fill the list with products in fp32.
+std::vector<uint64_t> implementation_masks(const BlasltArithmetic& arithmetic);
+uint64_t allowed_flags(const BlasltArithmetic& arithmetic);  // those of all masks
 // What of the promise an algorithm with these flags does not keep; empty: nothing.
 std::string broken_promise(const BlasltArithmetic& arithmetic, uint64_t flags);
 bool must_prove_range(const BlasltArithmetic& arithmetic, uint64_t flags);

@@ -43,10 +43,10 @@ const Case kCases[] = {
      f32,
      kFast,
      CUBLAS_COMPUTE_32F_FAST_TF32,
-     {kHmma | kSum32 | kInTf32, kHmma | kSum32 | kIn32, kHmma | kSum32 | kInTf32 | kIn32,
-      kHmma | kSum32},  // but the first, they must prove it
-     {kFma | kSum32 | kIn32, kHmma | kSum32 | kInB16, kHmma | kSum32 | kIn16, kHmma | kSum16 | kInTf32,
-      kHmma | kSum32 | kInTf32 | kIn16}},
+     {kHmma | kSum32 | kInTf32, kHmma | kSum32 | kIn32, kHmma | kSum32 | kInTf32 | kIn32, kHmma | kSum32,
+      kFma | kSum32 | kInTf32},  // but the first, they must prove it
+     {kFma | kSum32 | kIn32, kFma | kSum32 | kIn32 | kInTf32, kFma | kSum32, kFma | kHmma | kSum32 | kIn32,
+      kHmma | kSum32 | kInB16, kHmma | kSum32 | kIn16, kHmma | kSum16 | kInTf32, kHmma | kSum32 | kInTf32 | kIn16}},
     {"fp16",
      f16,
      f16,
@@ -112,8 +112,27 @@ TEST(BlasltArithmetic, FlagsThatKeepThePromiseAndThoseThatDoNot) {
     EXPECT_FALSE(must_prove_range(arithmetic, kHmma | kSum32 | kInB16));
     EXPECT_EQ(must_prove_tf32(arithmetic, kHmma | kSum32 | kIn32), one.math.multiply == kTf32);
     EXPECT_EQ(must_prove_tf32(arithmetic, kHmma | kSum32), one.math.multiply == kTf32);
+    EXPECT_EQ(must_prove_tf32(arithmetic, kFma | kSum32 | kInTf32), one.math.multiply == kTf32);
     EXPECT_FALSE(must_prove_tf32(arithmetic, kHmma | kSum32 | kInTf32));
   }
+}
+
+// Flags 0x40201 and 0x40202 are those that cublasLt 13.1 states on an H200 for products in tf32 by wgmma and by mma.
+TEST(BlasltArithmetic, BothKindsOfTf32AreAskedForAtOnceAndNoProductsInFp32) {
+  BlasltArithmetic arithmetic;
+  ASSERT_FALSE(blaslt_arithmetic(90, f32, f32, f32, kFast, 4096, arithmetic));
+  const std::vector<uint64_t> masks = implementation_masks(arithmetic);
+  ASSERT_EQ(masks.size(), 2u);
+  EXPECT_EQ(0x40201 & ~masks[0], 0u);
+  EXPECT_EQ(0x40202 & ~masks[0], 0u);
+  for (const uint64_t mask : masks) {
+    EXPECT_NE((kFma | kSum32 | kIn32) & ~mask, 0u);
+    EXPECT_EQ(mask & ~allowed_flags(arithmetic), 0u);
+  }
+  for (const uint64_t flags : {uint64_t{kHmma | kSum32 | kIn32}, uint64_t{kHmma | kSum32}})
+    EXPECT_EQ(flags & ~masks[1], 0u) << text_of_flags(flags);
+  ASSERT_FALSE(blaslt_arithmetic(90, f32, f32, f32, kSingle, 4096, arithmetic));
+  EXPECT_EQ(implementation_masks(arithmetic), std::vector{allowed_flags(arithmetic)});
 }
 
 TEST(BlasltArithmetic, PartialSums) {

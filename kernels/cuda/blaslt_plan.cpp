@@ -89,17 +89,32 @@ class Plan final : public BlasltPlan {
     // The heuristic wants to know that these exist and how they are aligned, and does not read them.
     void* any = this;
     set_pointers(scratch.value_or(BlasltPointers{.scale_a = any, .scale_b = any, .bias = any, .aux = any}));
-    int listed = 0;
-    const std::vector<Candidate> found = candidates(device, listed);
-    if (found.empty()) return wait_for(device);  // the reason may be a fault
-    if (scratch)
-      choose(device, found, listed, trial, *scratch);
-    else if (must_prove_range(problem_.arithmetic, found[0].flags))
-      refusal_ = "has no memory to try an algorithm that may multiply bf16 as fp16";
-    else if (must_prove_tf32(problem_.arithmetic, found[0].flags))
-      refusal_ = "has no memory to try an algorithm that may multiply in fp32 and not in tf32";
-    else
-      take(found[0], ", not tried: " + untried_, listed);
+    std::string refusal;
+    bool has_tried = false;
+    for (const uint64_t mask : implementation_masks(problem_.arithmetic)) {
+      int listed = 0;
+      const std::vector<Candidate> found = candidates(device, mask, listed);
+      if (scratch && !found.empty())
+        choose(device, found, listed, trial, *scratch), has_tried = true;
+      else if (!found.empty())
+        take_untried(found, listed);
+      if (!choice_.empty()) return;
+      if (refusal.empty() || !found.empty()) refusal = refusal_;
+    }
+    refusal_ = refusal;
+    if (!has_tried) wait_for(device);  // the reason may be a fault
+  }
+
+  // Without memory for another set of operands: the first that needs no proof.
+  void take_untried(const std::vector<Candidate>& found, int listed) {
+    for (const Candidate& candidate : found) {
+      if (must_prove_range(problem_.arithmetic, candidate.flags))
+        refusal_ = "has no memory to try an algorithm that may multiply bf16 as fp16";
+      else if (must_prove_tf32(problem_.arithmetic, candidate.flags))
+        refusal_ = "has no memory to try an algorithm that may multiply in fp32 and not in tf32";
+      else
+        return refusal_.clear(), take(candidate, ", not tried: " + untried_, listed);
+    }
   }
 
   void take(const Candidate& candidate, const std::string& tried, int listed) {
@@ -184,12 +199,12 @@ class Plan final : public BlasltPlan {
   }
 
   // What the library lists under the mask; the mask is a request, so every algorithm is checked as well.
-  std::vector<Candidate> candidates(CudaDevice& device, int& listed) {
+  std::vector<Candidate> candidates(CudaDevice& device, uint64_t mask, int& listed) {
     Preference preference;
     HM_CUBLAS(cublasLtMatmulPreferenceCreate(&preference.handle));
     set<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
     set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, problem_.arithmetic.reductions);
-    set<uint64_t>(preference, CUBLASLT_MATMUL_PREF_IMPL_MASK, allowed_flags(problem_.arithmetic));
+    set<uint64_t>(preference, CUBLASLT_MATMUL_PREF_IMPL_MASK, mask);
     set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem_.b.alignment);
     set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem_.a.alignment);
     set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem_.out.alignment);

@@ -69,6 +69,14 @@ TEST_F(LibraryRows, Tf32IsNotFp32WhateverTheLibraryListsFirst) {
   EXPECT_NE(wide.choice().find("inputs fp32"), std::string::npos) << wide.choice();
 }
 
+std::string refusal_in_tf32(Device& device, int64_t n) {
+  try {
+    return "none: " + multiply(device, n, DType::f32, kTf32Math, 1 + 0x1p-12, 1).row;
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+}
+
 TEST_F(LibraryRows, Tf32ThatIsReportedAsFp32IsUsedIfItRounds) {
   const double fine = 1 + 0x1p-12;
   {
@@ -79,14 +87,30 @@ TEST_F(LibraryRows, Tf32ThatIsReportedAsFp32IsUsedIfItRounds) {
     EXPECT_NE(ran.choice().find("inputs fp32"), std::string::npos) << ran.choice();
   }
   const Planted planted("multiplies-tf32-as-fp32");
-  try {
-    multiply(gpu(), 104, DType::f32, kTf32Math, fine, 1);
-    ADD_FAILURE() << "a product in fp32 is no product in tf32";
-  } catch (const Unsupported& error) {
-    EXPECT_NE(std::string(error.what()).find("cublaslt: lists an algorithm that multiplies in fp32 and not in tf32"),
-              std::string::npos)
-        << error.what();
+  EXPECT_NE(refusal_in_tf32(gpu(), 104).find("cublaslt: lists an algorithm that multiplies in fp32 and not in tf32"),
+            std::string::npos);
+}
+
+// As cublasLt 13.1 states of its fastest products in tf32 on an H200.
+TEST_F(LibraryRows, Tf32ThatIsReportedAsMultiplyAddsIsUsedIfItRounds) {
+  if (architecture() != "sm_90") GTEST_SKIP() << "only sm_90 has such algorithms";
+  const Ran ran = multiply(gpu(), 108, DType::f32, kTf32Math, 1 + 0x1p-12, 1);
+  EXPECT_EQ(ran.row, "cublaslt");
+  EXPECT_EQ(ran.values[0], 108);
+  EXPECT_NE(ran.choice().find("(FMA, sums fp32, inputs tf32)"), std::string::npos) << ran.choice();
+  {
+    const Planted planted("names-fp32-tf32");
+    const Ran next = multiply(gpu(), 116, DType::f32, kTf32Math, 1 + 0x1p-12, 1);
+    EXPECT_EQ(next.values[0], 116);
+    EXPECT_NE(next.choice().find("(HMMA, sums fp32, inputs tf32)"), std::string::npos) << next.choice();
+    EXPECT_NE(next.choice().find("number 1 multiplies in fp32"), std::string::npos) << next.choice();
   }
+  // Only the second request lists one that rounds.
+  const Planted planted("names-fp32-tf32,names-tf32-fp32");
+  const Ran last = multiply(gpu(), 120, DType::f32, kTf32Math, 1 + 0x1p-12, 1);
+  EXPECT_EQ(last.row, "cublaslt");
+  EXPECT_EQ(last.values[0], 120);
+  EXPECT_NE(last.choice().find("(HMMA, sums fp32, inputs fp32)"), std::string::npos) << last.choice();
 }
 
 TEST_F(LibraryRows, SumsInFp16AreNotSumsInFp32) {
@@ -173,9 +197,6 @@ std::string two_words(const std::string& name) { return name.substr(0, name.find
 
 // Which kinds of scales the row takes, of those that EveryRow compares with fp64.
 TEST_F(LibraryRows, ScaledProductsByArchitecture) {
-  std::string architecture;
-  for (const auto& [key, value] : gpu().describe())
-    if (key == "architecture") architecture = value;
   const std::string current = "te-current-e4m3 te-current-e4m3, te-current-e4m3 te-current-e5m2",
                     of_blocks = "mxfp8-e4m3 mxfp8-e4m3, mxfp8-e4m3 mxfp8-e5m2, nvfp4 nvfp4, ";
   const std::map<std::string, std::string> wanted{
@@ -190,7 +211,7 @@ TEST_F(LibraryRows, ScaledProductsByArchitecture) {
       {"sm_100", of_blocks + current + ", te-mxfp8-e4m3 te-mxfp8-32x32, te-nvfp4 te-nvfp4-16x16"},
       {"sm_120", of_blocks + current + ", te-nvfp4 te-nvfp4-16x16"},
       {"sm_121", of_blocks + current + ", te-nvfp4 te-nvfp4-16x16"}};
-  ASSERT_TRUE(wanted.contains(architecture)) << architecture;
+  ASSERT_TRUE(wanted.contains(architecture())) << architecture();
   std::set<std::string> taken;
   const auto& rows = gpu().kernels().of<ScaledMatmul>();
   ops_cases::Cases<ScaledMatmul>::each(
@@ -201,7 +222,7 @@ TEST_F(LibraryRows, ScaledProductsByArchitecture) {
       });
   std::string text;
   for (const std::string& one : taken) text += (text.empty() ? "" : ", ") + one;
-  EXPECT_EQ(text, wanted.at(architecture));
+  EXPECT_EQ(text, wanted.at(architecture()));
 }
 
 TEST_F(LibraryRows, ALibraryThatCannotBeOpenedIsARefusal) {

@@ -40,6 +40,11 @@ class LibraryRows : public testing::Test {
     if (!gpu_) GTEST_SKIP() << "no software GPU";
   }
   Device& gpu() { return *gpu_; }
+  std::string architecture() {  // "sm_90"
+    for (const auto& [key, value] : gpu().describe())
+      if (key == "architecture") return value;
+    return {};
+  }
 
  private:
   std::shared_ptr<Device> gpu_;

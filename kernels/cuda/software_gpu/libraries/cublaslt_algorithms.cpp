@@ -9,9 +9,9 @@ namespace halfmark::kernels::software_gpu::cublaslt {
 namespace {
 
 // Matrix instructions; for FP16 sums also ones with FP32 sums, because CUBLAS_COMPUTE_16F permits wider ones; ordinary
-// multiply-adds.
-constexpr int kTensor = 1, kTensorWide = 2, kMultiplyAdd = 3;
-constexpr int kIds[] = {kTensorWide, kTensor, kMultiplyAdd};
+// multiply-adds. For TF32 on sm_90 also the slower matrix instructions of earlier architectures.
+constexpr int kTensor = 1, kTensorWide = 2, kMultiplyAdd = 3, kEarlierTensor = 4;
+constexpr int kIds[] = {kTensorWide, kTensor, kEarlierTensor, kMultiplyAdd};
 constexpr int kMostSplits = 64;
 
 uint64_t input_flag(cudaDataType_t type) {
@@ -34,16 +34,20 @@ constexpr uint64_t kSums16 = CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F,
                    kSums64 = CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_64F;
 constexpr uint64_t kHalf = CUBLASLT_NUMERICAL_IMPL_FLAGS_HMMA, kPlain = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA;
 
-std::optional<Numerics> fast_numerics(cublasComputeType_t compute, int architecture) {
+std::optional<Numerics> fast_numerics(cublasComputeType_t compute, int id, int architecture) {
   if (compute == CUBLAS_COMPUTE_32F_FAST_16F)
     return Numerics{kHalf | kSums32 | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F, kFp16, kFp32};
   if (architecture < 80) return std::nullopt;
   if (compute == CUBLAS_COMPUTE_32F_FAST_16BF)
     return Numerics{kHalf | kSums32 | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF, kBf16, kFp32};
-  const uint64_t inputs = planted("names-tf32-fp32") || planted("multiplies-tf32-as-fp32")
-                              ? CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F
-                              : CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32;
-  return Numerics{kHalf | kSums32 | inputs, planted("multiplies-tf32-as-fp32") ? kFp32 : kTf32, kFp32};
+  constexpr uint64_t kIn32 = CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F,
+                     kInTf32 = CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32;
+  if (planted("multiplies-tf32-as-fp32")) return Numerics{kHalf | kSums32 | kIn32, kFp32, kFp32};
+  // For products in TF32 by wgmma, cublasLt 13.1 on an H200 (sm_90) states multiply-adds.
+  const bool by_wgmma = architecture == 90 && id == kTensor;
+  if (by_wgmma && planted("names-fp32-tf32")) return Numerics{kPlain | kSums32 | kInTf32, kFp32, kFp32};
+  if (planted("names-tf32-fp32")) return Numerics{kHalf | kSums32 | kIn32, kTf32, kFp32};
+  return Numerics{(by_wgmma ? kPlain : kHalf) | kSums32 | kInTf32, kTf32, kFp32};
 }
 
 bool strides_fit(const Problem& p, const Algorithm& algorithm) {
@@ -80,7 +84,9 @@ std::optional<Numerics> numerics_of(const Algorithm& algorithm, int architecture
     return *kind == Compute::half && !is_pedantic(compute)
                ? std::optional(Numerics{kHalf | kSums32 | inputs, kFp16, kFp32})
                : std::nullopt;
-  const bool tensor = algorithm.id == kTensor;
+  if (algorithm.id == kEarlierTensor && (architecture != 90 || compute != CUBLAS_COMPUTE_32F_FAST_TF32))
+    return std::nullopt;
+  const bool tensor = algorithm.id == kTensor || algorithm.id == kEarlierTensor;
   if (!tensor && (algorithm.id != kMultiplyAdd || narrow)) return std::nullopt;
   switch (*kind) {
     case Compute::half:
@@ -94,7 +100,7 @@ std::optional<Numerics> numerics_of(const Algorithm& algorithm, int architecture
       return Numerics{(tensor ? kHalf : kPlain) | kSums32 | inputs, format, kFp32};
     case Compute::fast:
       // Only permits narrower operands: without matrix instructions it is FP32.
-      return tensor ? fast_numerics(compute, architecture)
+      return tensor ? fast_numerics(compute, algorithm.id, architecture)
                     : std::optional(Numerics{kPlain | kSums32 | inputs, kFp32, kFp32});
     case Compute::wide:
       if (tensor && architecture < 80) return std::nullopt;  // DMMA: sm_80

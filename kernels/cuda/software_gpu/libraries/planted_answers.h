@@ -5,6 +5,7 @@
 //   lists-backwards        it lists the slowest first
 //   names-bf16-fp16        its algorithms report fp16 inputs for bf16, and compute in bf16
 //   multiplies-bf16-as-fp16  they do what they report
+//   names-fp32-tf32        its fastest algorithm for tf32 on sm_90 reports tf32, and computes in fp32
 //   ignores-split-k        they do not keep a split-K that is set
 //   plans-fail             cuDNN finalizes no execution plan
 //   only-with-notes        its heuristics list no engine without numerical notes, except the fallback
