@@ -72,7 +72,7 @@ uint32_t Coder::symbol(const Operand& operand, int bits) {
       what.symbol = -static_cast<int>(i) - 1;  // its offset is known at the end of the kernel
       return filled(what);
     }
-  for (size_t i = 0; i < module_.variables.size(); ++i)
+  for (size_t i = 0; i < kernel_.module_variables; ++i)
     if (module_.variables[i].name == operand.name) {
       if (bits != 64) fail("the address of a variable takes 64 bits");
       what.symbol = static_cast<int>(i);

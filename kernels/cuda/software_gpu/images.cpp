@@ -1,5 +1,6 @@
 #include "kernels/cuda/software_gpu/images.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "kernels/cuda/software_gpu/architectures.h"
@@ -121,8 +123,11 @@ LoadedModule& module_of(int index, const SoftwareDevice& device) {
   auto made = std::make_unique<LoadedModule>();
   try {
     const auto& filter = registered().filter;
-    const std::string text = filter ? filter(best->text) : best->text;
-    made->module = read_module(text, "ptx" + std::to_string(index) + "_" + sm(best->capability, best->suffix));
+    made->text = filter ? filter(best->text) : best->text;
+    const std::string name = "ptx" + std::to_string(index) + "_" + sm(best->capability, best->suffix);
+    const char* reads = std::getenv("HALFMARK_SOFTWARE_GPU_READS");
+    made->module = reads && std::string_view(reads) == "all" ? read_module(made->text, name)
+                                                             : read_module_without_bodies(made->text, name);
   } catch (const std::exception& error) {
     throw CallError{cudaErrorInvalidPtx, error.what()};
   }
@@ -139,6 +144,18 @@ LoadedModule& module_of(int index, const SoftwareDevice& device) {
   }
   loaded = std::move(made);
   return *loaded;
+}
+
+const Kernel& kernel_of(LoadedModule& loaded, const Symbol& symbol) {
+  const auto found = loaded.module.kernels.find(symbol.name);
+  if (found == loaded.module.kernels.end())
+    throw CallError{cudaErrorInvalidDeviceFunction, "the PTX has no kernel " + symbol.name};
+  try {
+    read_body_of(loaded.text, loaded.module, found->second);
+  } catch (const std::exception& error) {
+    throw CallError{cudaErrorInvalidPtx, error.what()};
+  }
+  return found->second;
 }
 
 const Symbol& kernel_symbol(const void* handle) {

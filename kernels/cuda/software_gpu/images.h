@@ -15,7 +15,9 @@ namespace halfmark::kernels::software_gpu {
 
 // A module as one device has loaded it.
 struct LoadedModule {
-  Module module;
+  std::string text;
+  Module
+      module;  // bodies of kernels are read at the first use of each, or at once if HALFMARK_SOFTWARE_GPU_READS is "all"
   std::vector<uint64_t> symbol_addresses;  // of module.variables on the device
 };
 
@@ -33,6 +35,7 @@ struct Symbol {
 // cudaErrorNoKernelImageForDevice if the fat binary has no PTX that the device runs, cudaErrorInvalidPtx if that PTX is
 // not understood.
 LoadedModule& module_of(int binary, const SoftwareDevice& device);
+const Kernel& kernel_of(LoadedModule& loaded, const Symbol& symbol);
 const Symbol& kernel_symbol(const void* handle);
 const Symbol& variable_symbol(const void* handle);
 uint64_t address_of(const Symbol& variable, const SoftwareDevice& device, uint64_t& bytes);

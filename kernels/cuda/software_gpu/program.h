@@ -8,10 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/cuda/software_gpu/ptx_text.h"
 #include "kernels/cuda/software_gpu/ptx_types.h"
 
 namespace halfmark::kernels::software_gpu {
@@ -113,6 +115,9 @@ struct Kernel {
   uint32_t max_threads[3] = {0, 0, 0};  // of a block, 0: not stated
   bool exact_threads = false;           // .reqntid
   bool reads_clock = false;
+  // Of a body that is not read yet, of which only what is before it is known; and how many variables the module had there.
+  std::optional<PtxPlace> unread;
+  size_t module_variables = 0;
 };
 
 struct Module {

@@ -36,8 +36,9 @@ class Body {
 
   void read() {
     // Dynamic shared memory is declared at module level.
-    for (const Variable& variable : coder_.module().variables)
-      if (variable.space == Space::shared) kernel_.variables.push_back(variable);
+    for (size_t i = 0; i < kernel_.module_variables; ++i)
+      if (const Variable& variable = coder_.module().variables[i]; variable.space == Space::shared)
+        kernel_.variables.push_back(variable);
     read_block();
     Statement end;
     end.line = text_.line(), end.opcode = "ret";

@@ -95,10 +95,11 @@ void read_dimensions(PtxText& text, uint32_t (&to)[3]) {
   }
 }
 
-void read_entry(PtxText& text, Module& module) {
+void read_entry(PtxText& text, Module& module, bool with_body) {
   Kernel kernel;
   kernel.name = text.take();
   kernel.module = module.name;
+  kernel.module_variables = module.variables.size();
   if (text.accept("(")) {
     while (!text.at(")")) {
       kernel.parameters.push_back(read_parameter(text, kernel.parameter_bytes));
@@ -120,7 +121,10 @@ void read_entry(PtxText& text, Module& module) {
       text.fail("unknown property " + std::string(word) + " of a kernel");
     }
   }
-  read_body(text, module, kernel);
+  if (with_body)
+    read_body(text, module, kernel);
+  else
+    kernel.unread = text.skip_block();
   std::string name = kernel.name;
   module.kernels.emplace(std::move(name), std::move(kernel));
 }
@@ -173,7 +177,9 @@ std::vector<Variable> read_variables(PtxText& text, Space space, bool is_extern)
   return found;
 }
 
-Module read_module(std::string_view content, const std::string& name) {
+namespace {
+
+Module read_module(std::string_view content, const std::string& name, bool with_bodies) {
   PtxText text(content, name);
   Module module;
   module.name = name;
@@ -195,13 +201,29 @@ Module read_module(std::string_view content, const std::string& name) {
       for (Variable& variable : read_variables(text, space, is_extern)) module.variables.push_back(std::move(variable));
       is_extern = false;
     } else if (word == ".entry") {
-      read_entry(text, module);
+      read_entry(text, module, with_bodies);
     } else {
       text.fail("'" + std::string(word) + "' is not known at module level");
     }
   }
   if (module.capability == 0) text.fail(1, "no .target");
   return module;
+}
+
+}  // namespace
+
+Module read_module(std::string_view text, const std::string& name) { return read_module(text, name, true); }
+Module read_module_without_bodies(std::string_view text, const std::string& name) {
+  return read_module(text, name, false);
+}
+
+void read_body_of(std::string_view text, Module& module, Kernel& kernel) {
+  if (!kernel.unread) return;
+  PtxText body(text, module.name, *kernel.unread);
+  Kernel whole = kernel;  // one whose body is wrong stays unread
+  whole.unread.reset();
+  read_body(body, module, whole);
+  kernel = std::move(whole);
 }
 
 }  // namespace halfmark::kernels::software_gpu

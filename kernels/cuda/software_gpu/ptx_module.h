@@ -13,4 +13,9 @@ namespace halfmark::kernels::software_gpu {
 // Not supported: functions other than kernels, and calls.
 Module read_module(std::string_view text, const std::string& name);
 
+// The same without the bodies of kernels, most of which a program never launches; and the body of one of them, with the
+// same text.
+Module read_module_without_bodies(std::string_view text, const std::string& name);
+void read_body_of(std::string_view text, Module& module, Kernel& kernel);
+
 }  // namespace halfmark::kernels::software_gpu

@@ -58,6 +58,47 @@ TEST(PtxModule, ReadsParametersAndBounds) {
   EXPECT_EQ(kernel.local_bytes, 8u);
 }
 
+// Braces in comments and quotes end no body.
+TEST(PtxModule, ReadsABodyLaterAsItIsReadAtOnce) {
+  const std::string text =
+      ".version 9.0\n.target sm_75\n"
+      ".entry first(.param .u64 a)\n{ // }\n.reg .b32 %r<3>;\n.pragma \"}\";\n{ /* } */\nmov.u32 %r1, 1;\n}\nret;\n}\n"
+      ".global .align 4 .u32 between;\n"
+      ".entry second()\n{\n.reg .b64 %rd<2>;\nmov.u64 %rd1, between;\nret;\n}\n"
+      ".shared .align 4 .b8 later[64];\n"
+      ".entry third()\n{\nret;\nfrobnicate;\n}\n";
+  Module module = read_module_without_bodies(text, "file");
+  ASSERT_EQ(module.kernels.size(), 3u);
+  ASSERT_EQ(module.variables.size(), 1u);
+  EXPECT_EQ(module.kernels.at("first").parameters.size(), 1u);
+  Module at_once = read_module(text.substr(0, text.find(".entry third")), "file");
+  for (const char* name : {"second", "first"}) {
+    Kernel& kernel = module.kernels.at(name);
+    EXPECT_TRUE(kernel.code.empty());
+    for (int i = 0; i < 2; ++i) read_body_of(text, module, kernel);  // once is enough
+    const Kernel& expected = at_once.kernels.at(name);
+    EXPECT_EQ(kernel.code.size(), expected.code.size());
+    EXPECT_EQ(kernel.texts, expected.texts);
+    EXPECT_EQ(kernel.register_bytes, expected.register_bytes);
+    EXPECT_EQ(kernel.shared_bytes, 0u);
+  }
+  for (int i = 0; i < 2; ++i) {
+    try {
+      read_body_of(text, module, module.kernels.at("third"));
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).rfind("file:21: unknown instruction 'frobnicate'", 0), 0u) << error.what();
+    }
+    EXPECT_TRUE(module.kernels.at("third").code.empty());
+  }
+  try {
+    read_module_without_bodies(".version 9.0\n.target sm_75\n.entry k()\n{\n{ ret; }\n", "file");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "file:4: the text ends within {");
+  }
+}
+
 TEST(PtxModule, SaysWhereAnInstructionIsThatItDoesNotKnow) {
   const struct {
     const char* body;

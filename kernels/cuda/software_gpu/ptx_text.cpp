@@ -95,6 +95,21 @@ void PtxText::skip_line() {
   next();
 }
 
+PtxPlace PtxText::skip_block() {
+  const PtxPlace begin{at_ - word_.size(), word_line_};
+  for (int depth = 1; depth > 0; ++at_) {
+    skip_blanks();
+    if (at_ >= text_.size()) fail(begin.line, "the text ends within {");
+    const char c = text_[at_];
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c != '"') continue;
+    at_ = text_.find('"', at_ + 1);
+    if (at_ == std::string_view::npos) fail(begin.line, "the text ends within quotes");
+  }
+  next();
+  return begin;
+}
+
 void PtxText::fail(const std::string& what) const { fail(word_line_, what); }
 void PtxText::fail(uint32_t line, const std::string& what) const {
   throw Error(file_ + ":" + std::to_string(line) + ": " + what);

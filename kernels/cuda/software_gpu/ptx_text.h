@@ -8,11 +8,20 @@
 
 namespace halfmark::kernels::software_gpu {
 
+// Where a word begins.
+struct PtxPlace {
+  size_t at = 0;
+  uint32_t line = 1;
+};
+
 // One word at a time: names, numbers and opcodes with their modifiers ("ld.global.v4.f32"), quoted text, or one sign.
 // Comments are skipped.
 class PtxText {
  public:
-  PtxText(std::string_view text, std::string_view file) : text_(text), file_(file) { next(); }
+  PtxText(std::string_view text, std::string_view file, PtxPlace from = {})
+      : text_(text), file_(file), at_(from.at), line_(from.line) {
+    next();
+  }
 
   std::string_view word() const { return word_; }  // the current one; empty at the end
   uint32_t line() const { return word_line_; }
@@ -23,6 +32,7 @@ class PtxText {
   void expect(std::string_view word);
   std::string_view take();  // the current word, passed
   void skip_line();         // the rest of the line of the current word
+  PtxPlace skip_block();    // from the current word, "{", to its "}"; where the first was
 
   [[noreturn]] void fail(const std::string& what) const;  // throws Error "FILE:LINE: what"
   [[noreturn]] void fail(uint32_t line, const std::string& what) const;

@@ -28,13 +28,6 @@ FunctionSettings& settings_of(const SoftwareDevice& device, const Symbol& symbol
   return settings()[{device.index, std::to_string(symbol.binary) + ":" + symbol.name}];
 }
 
-const Kernel& find_kernel(const LoadedModule& loaded, const Symbol& symbol) {
-  const auto found = loaded.module.kernels.find(symbol.name);
-  if (found == loaded.module.kernels.end())
-    throw CallError{cudaErrorInvalidDeviceFunction, "the PTX has no kernel " + symbol.name};
-  return found->second;
-}
-
 // Limits of every GPU: Programming Guide, "Technical Specifications per Compute Capability".
 void check_limits(const Kernel& kernel, const Launch& launch, const FunctionSettings& allowed) {
   const Extent3 &grid = launch.grid, &block = launch.block;
@@ -66,8 +59,8 @@ void enqueue_launch(const void* handle, dim3 grid, dim3 block, void** arguments,
   const SoftwareDevice& device = devices()[static_cast<size_t>(stream->device)];
   if (stream->device != device_of_thread())
     throw CallError{cudaErrorInvalidResourceHandle, "a stream of another device than the current one"};
-  const LoadedModule& loaded = module_of(symbol.binary, device);
-  const Kernel& kernel = find_kernel(loaded, symbol);
+  LoadedModule& loaded = module_of(symbol.binary, device);
+  const Kernel& kernel = kernel_of(loaded, symbol);
   Launch launch;
   launch.kernel = &kernel, launch.module = &loaded.module;
   launch.device = device.index, launch.architecture = device.architecture;
@@ -142,8 +135,8 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   return runtime_call("cudaFuncGetAttributes", true, [&] {
     const Symbol& symbol = kernel_symbol(function);
-    const LoadedModule& loaded = module_of(symbol.binary, working_device());
-    const Kernel& kernel = find_kernel(loaded, symbol);
+    LoadedModule& loaded = module_of(symbol.binary, working_device());
+    const Kernel& kernel = kernel_of(loaded, symbol);
     *attributes = {};
     attributes->sharedSizeBytes = kernel.shared_bytes;
     attributes->localSizeBytes = kernel.local_bytes;
@@ -158,7 +151,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
   return runtime_call("cudaFuncSetAttribute", true, [&] {
     const Symbol& symbol = kernel_symbol(function);
-    const Kernel& kernel = find_kernel(module_of(symbol.binary, working_device()), symbol);
+    const Kernel& kernel = kernel_of(module_of(symbol.binary, working_device()), symbol);
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
       throw CallError{cudaErrorInvalidValue, "an attribute that the software GPU does not know"};

@@ -54,7 +54,8 @@ function(halfmark_software_gpu_test name architecture filter)  # [program]
   add_test(NAME software_gpu.${name}.${architecture} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}/software_gpu"
     COMMAND "${CMAKE_BINARY_DIR}/software_gpu/${program}" "--gtest_filter=${filter}:-${software_gpu_left_out}")
   set_tests_properties(software_gpu.${name}.${architecture} PROPERTIES TIMEOUT 600
-    ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};HALFMARK_SOFTWARE_GPU=${architecture}")
+    # All kernels of a module are read here, also those that no test launches.
+    ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};HALFMARK_SOFTWARE_GPU=${architecture};HALFMARK_SOFTWARE_GPU_READS=all")
 endfunction()
 halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuRowPacks.*:GpuCast.*:Gpu.*:Ops/EveryRow.*/cuda_0*")
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)
