@@ -31,6 +31,9 @@ constexpr const char* kSelection =
 constexpr const char* kAttention = "run --device cuda:0 --no-probes attention/b2_h2_t6_d8 amp-fp16 error range";
 constexpr int64_t kProductsOfAttention = 7, kLayoutsOfProduct = 4;
 
+// Its scales change when a pass ends, in a destructor.
+constexpr const char* kDelayedScaling = "run --device cuda:0 --no-probes linear/b4_i16_o8 fp8-delayed error range";
+
 struct Call {
   std::string name, place;
   uint64_t first = 0, last = 0, calls = 0;  // numbers of the first and the last call from this place; calls from there
@@ -222,6 +225,20 @@ TEST_P(SoftwareGpuFailures, OfEachCallOfCudnnForAttentionCostOneCaseAtMost) {
       expect_one_case_at_most(base, call.name, at, status_of(call.name), kAttention);
   }
   EXPECT_GT(number, 20u);
+}
+
+TEST_P(SoftwareGpuFailures, OfEachLaunchUnderDelayedScalingCostOneCaseAtMost) {
+  const Ran base = ran("", kDelayedScaling);
+  ASSERT_EQ(base.code, 0) << base.err;
+  ASSERT_TRUE(base.report);
+  const auto& kernels = base.report->records.at(0).kernels;
+  EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
+                          [](const KernelUse& use) { return use.operation == "delayed_scaling_step"; }));
+  size_t number = 0;
+  for (const Call& call : base.calls)
+    if (call.name == "cudaLaunchKernel" && number++ % kParts == GetParam())
+      expect_one_case_at_most(base, call.name, call.last, status_of(call.name), kDelayedScaling);
+  EXPECT_GT(number, 5u);
 }
 
 // Errors after which the context is gone: for each function of the runtime, in the middle of its calls.

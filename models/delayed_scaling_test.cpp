@@ -15,7 +15,7 @@
 namespace halfmark::models {
 namespace {
 
-QuantizedProducts delayed_by(size_t history, AmaxHistory::Algorithm algorithm) {
+QuantizedProducts delayed_by(size_t history, AmaxChoice algorithm) {
   QuantizedProducts products = quantized_products_named("fp8-delayed");
   products.delayed = DelayedScaling{.history = history, .algorithm = algorithm, .margin = 0};
   return products;
@@ -30,7 +30,7 @@ TEST(DelayedScaling, HasTheScalesOfTheWorkedExampleOverSteps) {
   const std::vector<double> largest_of_three = {224, 224, 64, 64, 64, 64, 112, 112},
                             latest = {224, 224, 64, 64, 112, 112, 112, largest};
   for (const auto& [algorithm, expected] :
-       {std::pair{AmaxHistory::Algorithm::max, largest_of_three}, {AmaxHistory::Algorithm::most_recent, latest}}) {
+       {std::pair{AmaxChoice::max, largest_of_three}, {AmaxChoice::most_recent, latest}}) {
     const QuantizedProducts products = delayed_by(3, algorithm);
     const Policy policy = with_products(products);
     QuantizedLinear layer;
@@ -54,21 +54,26 @@ TEST(DelayedScaling, IsUpdatedByTrainingOnly) {
   const Tensor w = Matrix{16, 16, std::vector<double>(256, 1.0)}.tensor(DType::f32), dy = x.tensor(DType::bf16);
   QuantizedLinear layer;
   step_of(layer, policy, x.tensor(DType::bf16), w, dy);
-  const auto evaluate = [&](bool training, bool fails) {
+  const auto evaluate = [&](bool training, int forwards, bool fails) {
     QuantizationLog log;
     try {
       Pass pass(*test_device(), policy, training);
-      layer.forward(pass, "fc", large.tensor(DType::bf16), w, nullptr);
+      for (int i = 0; i < forwards; ++i) layer.forward(pass, "fc", large.tensor(DType::bf16), w, nullptr);
       if (fails) throw Error("planted");
     } catch (const Error&) {
     }
     return log.entries()[0];
   };
-  const QuantizedOnce evaluated = evaluate(false, false);
+  const QuantizedOnce evaluated = evaluate(false, 1, false);
   EXPECT_EQ(evaluated.scale, 224);
   EXPECT_EQ(evaluated.saturated, 64);
   EXPECT_EQ(step_of(layer, policy, x.tensor(DType::bf16), w, dy).log.at("x forward").scale, 224);
-  evaluate(true, false);  // the control: a training does
+  for (const int forwards : {1, 2}) {
+    evaluate(true, forwards, true);
+    EXPECT_EQ(step_of(layer, policy, x.tensor(DType::bf16), w, dy).log.at("x forward").scale, 224) << forwards;
+    EXPECT_EQ(step_of(layer, policy, x.tensor(DType::bf16), w, dy).log.at("x forward").scale, 224) << forwards;
+  }
+  evaluate(true, 1, false);  // the control: a training does
   EXPECT_EQ(step_of(layer, policy, x.tensor(DType::bf16), w, dy).log.at("x forward").scale,
             static_cast<double>(448.0F / 1000));
 }
@@ -77,16 +82,18 @@ TEST(DelayedScaling, IsUpdatedByTrainingOnly) {
 TEST(DelayedScaling, TakesTheLargestOfTwoRunsInAStep) {
   const Policy& policy = policy_named("fp8-delayed");
   const Tensor w = Matrix{16, 16, std::vector<double>(256, 1.0)}.tensor(DType::f32);
-  QuantizedLinear layer;
-  {
+  for (const auto& amaxes : {std::vector<double>{7, 2}, {2, 7}, {2, 7, 3}}) {
+    QuantizedLinear layer;
+    {
+      Pass pass(*test_device(), policy, true);
+      for (const double amax : amaxes)
+        layer.forward(pass, "fc", Matrix{4, 16, std::vector<double>(64, amax)}.tensor(DType::bf16), w, nullptr);
+    }
+    QuantizationLog log;
     Pass pass(*test_device(), policy, true);
-    for (const double amax : {7.0, 2.0})
-      layer.forward(pass, "fc", Matrix{4, 16, std::vector<double>(64, amax)}.tensor(DType::bf16), w, nullptr);
+    layer.forward(pass, "fc", Matrix{4, 16, std::vector<double>(64, 2.0)}.tensor(DType::bf16), w, nullptr);
+    EXPECT_EQ(log.entries()[0].scale, 64);
   }
-  QuantizationLog log;
-  Pass pass(*test_device(), policy, true);
-  layer.forward(pass, "fc", Matrix{4, 16, std::vector<double>(64, 2.0)}.tensor(DType::bf16), w, nullptr);
-  EXPECT_EQ(log.entries()[0].scale, 64);
 }
 
 struct Trained {

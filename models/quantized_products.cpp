@@ -3,6 +3,8 @@
 #include "models/quantized_products.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <exception>
 #include <utility>
 
@@ -33,7 +35,7 @@ std::vector<QuantizedProducts> table() {
        .forward = {e4m3, e4m3, kFast},
        .data = {e5m2, e4m3},
        .weights = {e5m2, e4m3},
-       .delayed = DelayedScaling{.history = 1024, .algorithm = AmaxHistory::Algorithm::max, .margin = 0}},
+       .delayed = DelayedScaling{.history = 1024, .algorithm = AmaxChoice::max, .margin = 0}},
       // Float8CurrentScaling: Format.HYBRID, epsilon 0, scales that are not powers of two.
       {.name = "fp8-current", .forward = {e4m3, e4m3, kFast}, .data = {e5m2, e4m3}, .weights = {e5m2, e4m3}},
       // Float8BlockScaling: Format.E4M3, powers of two; fp8_gemm_fprop, dgrad and wgrad all with the split accumulator.
@@ -67,13 +69,48 @@ bool shares_codes(const QuantizedOperand& one, const QuantizedOperand& other) {
 
 ScaleUpdates::ScaleUpdates() : exceptions_(std::uncaught_exceptions()) {}
 
-ScaleUpdates::~ScaleUpdates() {
-  if (std::uncaught_exceptions() != exceptions_) return;
-  for (const auto& history : histories_) history->update();
+ScaleUpdates::~ScaleUpdates() noexcept(false) {
+  if (observed_.empty() || std::uncaught_exceptions() != exceptions_) return;
+  std::vector<kernels::DelayedScale> last;
+  for (const Observed& one : observed_) {
+    for (size_t i = 0; i + 1 < one.amaxes.size(); ++i) {
+      std::vector<kernels::DelayedScale> earlier{one.operand->step(one.amaxes[i], false)};
+      run(kernels::DelayedScalingStep{.scales = earlier, .ends_step = false});
+    }
+    last.push_back(one.operand->step(one.amaxes.back(), true));
+  }
+  run(kernels::DelayedScalingStep{.scales = last});
+  for (const Observed& one : observed_) one.operand->has_stepped();
 }
 
-void ScaleUpdates::add(const std::shared_ptr<AmaxHistory>& history) {
-  if (std::ranges::find(histories_, history) == histories_.end()) histories_.push_back(history);
+void ScaleUpdates::add(const std::shared_ptr<DelayedOperand>& operand, const Tensor& amax) {
+  const auto found = std::ranges::find(observed_, operand, &Observed::operand);
+  if (found == observed_.end())
+    observed_.push_back({operand, {amax}});
+  else
+    found->amaxes.push_back(amax);
+}
+
+DelayedOperand::DelayedOperand(Device& device, DType element, const DelayedScaling& form) {
+  const PurposeScope kept(Purpose::state);
+  const double first = 1;
+  state_.history = Tensor::zeros(device, {static_cast<int64_t>(form.history)}, DType::f32);
+  state_.scale = Tensor::from(device, {1}, DType::f32, std::span(&first, 1));
+  state_.used = Tensor::from(device, {1}, DType::f32, std::span(&first, 1));
+  state_.most = static_cast<float>(format_of(element).max_finite() * std::ldexp(1.0, -form.margin));
+  state_.choice = form.algorithm;
+}
+
+const Tensor& DelayedOperand::scale(bool again) {
+  if (!again) has_stepped_ = false;
+  return again && has_stepped_ ? state_.used : state_.scale;
+}
+
+kernels::DelayedScale DelayedOperand::step(const Tensor& amax, bool ends_step) const {
+  kernels::DelayedScale step = state_;
+  step.amax = amax;
+  if (!ends_step) step.used = {};
+  return step;
 }
 
 QuantizationLog::QuantizationLog() : outer_(std::exchange(innermost_log, this)) {}

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/number/quantizer.h"
+#include "kernels/ops/ops.h"
 #include "models/namespaces.h"
 
 namespace halfmark::models {
@@ -29,10 +30,10 @@ struct QuantizedProduct {
   bool fast_accumulate = false;
 };
 
-// Scales from the largest magnitudes of earlier steps (AmaxHistory). One history for each operand of a layer.
+// Scales from the largest magnitudes of earlier steps (kernels::DelayedScalingStep). One history for each operand of a layer.
 struct DelayedScaling {
   size_t history = 1024;
-  AmaxHistory::Algorithm algorithm = AmaxHistory::Algorithm::max;
+  AmaxChoice algorithm = AmaxChoice::max;
   int margin = 0;
 };
 
@@ -60,17 +61,38 @@ const QuantizedProducts& quantized_products_named(std::string_view name);  // th
 // Whether the codes of an operand serve both products.
 bool shares_codes(const QuantizedOperand& one, const QuantizedOperand& other);
 
-// Histories whose scales change when a pass ends: forward's after forward, backward's after backward.
+// One operand of a layer under delayed scaling: its history and its scales, on the device, so that the host never waits for them.
+class DelayedOperand {
+ public:
+  DelayedOperand(Device& device, DType element, const DelayedScaling& form);
+  // f32 [1]. That of the next cast; `again`: that of the cast that is repeated, as a checkpoint does with the scale of the first
+  // forward, like Transformer Engine. By then that forward may have updated the history.
+  const Tensor& scale(bool again);
+  // The operands of an update by an amax; `ends_step` as of DelayedScalingStep, whose end must be told.
+  kernels::DelayedScale step(const Tensor& amax, bool ends_step) const;
+  void has_stepped() { has_stepped_ = true; }
+
+ private:
+  kernels::DelayedScale state_;
+  bool has_stepped_ = false;  // since the last cast that was not repeated
+};
+
+// Operands whose scales change when a pass ends: forward's after forward, backward's after backward.
 class ScaleUpdates {
  public:
   ScaleUpdates();
-  ~ScaleUpdates();  // updates each once, unless an exception passes
+  // Updates each once. If an exception passes, nothing changes. Throws what an operation throws.
+  ~ScaleUpdates() noexcept(false);
   ScaleUpdates(const ScaleUpdates&) = delete;
   ScaleUpdates& operator=(const ScaleUpdates&) = delete;
-  void add(const std::shared_ptr<AmaxHistory>& history);
+  void add(const std::shared_ptr<DelayedOperand>& operand, const Tensor& amax);
 
  private:
-  std::vector<std::shared_ptr<AmaxHistory>> histories_;
+  struct Observed {
+    std::shared_ptr<DelayedOperand> operand;
+    std::vector<Tensor> amaxes;  // several of a layer that runs several times in the pass
+  };
+  std::vector<Observed> observed_;
   int exceptions_;
 };
 

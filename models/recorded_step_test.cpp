@@ -13,6 +13,7 @@
 
 #include "kernels/number/error.h"
 #include "kernels/repeating_device_testing.h"
+#include "models/quantized_products.h"
 #include "models/trial_testing.h"
 
 namespace halfmark::models {
@@ -66,7 +67,7 @@ TEST_P(RecordedSteps, GiveTheBitsOfLaunchedOnes) {
   const Subject masked = masked_attention(true), masked_in_steps = masked_attention(false), weighted = weighted_mlp();
   for (const Subject* subject : {&subject_named(kSmallMlp), &subject_named(kSmallConvnet),
                                  &subject_named("gpt/b2_t8_n2_h2_d16_v27"), &masked, &masked_in_steps, &weighted})
-    for (const char* policy : {"fp32", "amp-fp16", "amp-bf16", "fp16-master"}) {
+    for (const char* policy : {"fp32", "amp-fp16", "amp-bf16", "fp16-master", "fp8-delayed"}) {
       TrialSpec of_both = spec(kSmallMlp, policy);
       of_both.subject = subject;
       Trial recorded(of_both), launched(of_both);
@@ -79,6 +80,36 @@ TEST_P(RecordedSteps, GiveTheBitsOfLaunchedOnes) {
       EXPECT_EQ(codes_of(recorded), codes_of(launched)) << subject->id() << " " << policy;
       EXPECT_NE(codes_of(recorded), at_first) << subject->id() << " " << policy;
     }
+}
+
+// A checkpoint computes its body again, with the scale of the forward before the update.
+Subject checkpointed_linear() {
+  Subject subject =
+      subject_of_network({16, 32}, DataKind::normal, 0,
+                         Network{{{"checkpoint", "again", {}, {{{"linear", "fc", {{"out", int64_t{24}}}}}}},
+                                  {"linear", "last", {{"out", int64_t{16}}}}}});
+  subject.name = "checkpointed", subject.sizes = "b16";
+  return subject;
+}
+
+TEST_P(RecordedSteps, UpdateTheScalesOfDelayedScaling) {
+  const Subject checkpointed = checkpointed_linear();
+  TrialSpec of_both = spec(kSmallMlp, "fp8-delayed");
+  of_both.subject = &checkpointed;
+  Trial recorded(of_both), launched(of_both);
+  recorded.load_batch(0), launched.load_batch(0);
+  RecordedStep step(recorded);
+  for (int i = 0; i < (repeating_ ? 3 : 2); ++i) launched.forward(), launched.backward(), launched.update();
+  ASSERT_EQ(codes_of(recorded), codes_of(launched));
+  // Each input is eight times as large as the one before, so that each step needs another scale than the one before.
+  std::vector<double> input = launched.input().values();
+  for (int i = 0; i < 3; ++i) {
+    for (double& x : input) x *= 8;
+    recorded.input().set_values(input), launched.input().set_values(input);
+    EXPECT_TRUE(step.run());
+    launched.forward(), launched.backward(), launched.update();
+    EXPECT_EQ(codes_of(recorded), codes_of(launched)) << i;
+  }
 }
 
 TEST_P(RecordedSteps, AreSkippedWhenAGradientIsNotFinite) {
@@ -109,7 +140,10 @@ TEST_P(RecordedSteps, AreMadeAfterTheScaleHasBecomeLowEnough) {
 TEST_P(RecordedSteps, AreNotMadeOfStepsThatWaitForTheDevice) {
   Trial trial(spec(kSmallMlp, "fp8-delayed"));
   trial.load_batch(0);
-  EXPECT_THROW(RecordedStep step(trial), Unsupported);
+  {
+    const QuantizationLog log;  // reads what each quantisation has lost
+    EXPECT_THROW(RecordedStep step(trial), Unsupported);
+  }
   trial.forward(), trial.backward();
   EXPECT_TRUE(trial.update());
 }

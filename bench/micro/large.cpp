@@ -41,6 +41,7 @@ struct LeftOut {
 constexpr LeftOut kLeftOut[] = {
     {DotProducts::name, "shows how an instruction adds; most of its operands are zeros that it adds itself"},
     {ScaledMatmul::name, "its operands are quantised on the host; quantize, and matmul of e4m3, are measured"},
+    {DelayedScalingStep::name, "its operands are a thousand numbers for each tensor of a network"},
     {CtcLoss::name, "its steps wait for each other; its cases have five of them"},
     {CtcLossBackward::name, "as ctc_loss"},
 };

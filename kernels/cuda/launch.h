@@ -258,6 +258,21 @@ void launch_ctc_loss(cudaStream_t, const CtcForm&, void* scratch, const int32_t*
 void launch_ctc_loss_backward(cudaStream_t, const CtcForm&, const int32_t* targets, Array log_probabilities,
                               Array alpha, Array dlogits, double dloss);
 
+// delayed_scaling.cu
+constexpr uint32_t kMostDelayedScales = 500;
+struct DelayedScaleArrays {  // as DelayedScale; used: null if it is not kept
+  const float* amax;
+  float *history, *scale, *used;
+  uint32_t length;
+  float most;
+  bool most_recent;
+};
+struct DelayedScaleBatch {
+  DelayedScaleArrays scales[kMostDelayedScales];
+};
+static_assert(sizeof(DelayedScaleBatch) + 128 < 32764);
+void launch_delayed_scaling_step(cudaStream_t, const DelayedScaleBatch&, uint32_t count, bool ends_step);
+
 // optimizer.cu, clip.cu. The tensors of a launch are its parameters, of which CUDA 12.1 and later take up to 32764 bytes.
 constexpr uint32_t kMostTensors = 400;
 struct UpdatedArrays {  // as UpdatedTensors; null: absent

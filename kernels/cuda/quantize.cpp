@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernels/cuda/rows.h"
 
@@ -80,6 +81,33 @@ void quantize_matrix(Device& device, const Quantize& op) {
                   op.factor.empty() ? nullptr : op.factor.as<float>(), out);
 }
 
+Refusal delayed_refuses(const Device&, const DelayedScalingStep& op) {
+  for (const DelayedScale& one : op.scales) {
+    if (Refusal r = not_indexable({&one.history})) return r;
+    if (Refusal r = not_plain({&one.amax, &one.history, &one.scale, &one.used})) return r;
+  }
+  return {};
+}
+
+void delayed_step(Device& device, const DelayedScalingStep& op) {
+  const CudaDevice& cuda = on(device);
+  DelayedScaleBatch batch;
+  uint32_t count = 0;
+  const auto flush = [&] { launch_delayed_scaling_step(cuda.stream(), batch, std::exchange(count, 0), op.ends_step); };
+  for (DelayedScale& one : op.scales) {
+    if (count == kMostDelayedScales) flush();
+    if (!one.used.empty()) one.used.materialize(Layout::plain);
+    batch.scales[count++] = {.amax = one.amax.as<float>(),
+                             .history = one.history.as<float>(),
+                             .scale = one.scale.as<float>(),
+                             .used = one.used.empty() ? nullptr : one.used.as<float>(),
+                             .length = static_cast<uint32_t>(one.history.elements()),
+                             .most = one.most,
+                             .most_recent = one.choice == AmaxChoice::most_recent};
+  }
+  flush();
+}
+
 bool is_scaled_code(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2 || dtype == DType::e2m1; }
 bool is_tile_scale(DType dtype) { return dtype == DType::f32 || dtype == DType::e4m3 || dtype == DType::e8m0; }
 
@@ -127,6 +155,7 @@ void scaled(Device& device, const ScaledMatmul& op) {
 
 void add_quantize_rows(KernelTable& table) {
   table.of<Quantize>().push_back({"cuda", Speed::real, quantize_refuses, quantize_matrix});
+  table.of<DelayedScalingStep>().push_back({"cuda", Speed::real, delayed_refuses, delayed_step});
 }
 
 void add_scaled_rows(KernelTable& table) {

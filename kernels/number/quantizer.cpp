@@ -278,25 +278,29 @@ void hadamard_16(std::span<const float, 16> x, std::span<float, 16> out) {
   round_array(kBf16, sums.data(), out.data(), 16);
 }
 
-AmaxHistory::AmaxHistory(const Format& element, size_t length, Algorithm algorithm, int margin)
+AmaxHistory::AmaxHistory(const Format& element, size_t length, AmaxChoice choice, int margin)
     : history_(length, 0.0F),
       largest_(static_cast<float>(element.max_finite() * std::ldexp(1.0, -margin))),
-      algorithm_(algorithm) {
+      choice_(choice) {
   HM_CHECK(length > 0, "an amax history needs at least one entry");
 }
 
-void AmaxHistory::observe(float amax) { history_[0] = std::fmax(history_[0], std::fabs(amax)); }
+void observe_amax(std::span<float> history, float amax) { history[0] = std::fmax(history[0], std::fabs(amax)); }
+
+float scale_after_step(std::span<float> history, float last, float scale, float most, AmaxChoice choice) {
+  if (last == 0) return scale;
+  std::rotate(history.begin(), history.begin() + 1, history.end());
+  history.back() = last;
+  const float amax = choice == AmaxChoice::most_recent ? last : *std::max_element(history.begin(), history.end());
+  history[0] = 0;
+  if (!(amax > 0 && amax < kInfinity)) return scale;
+  return std::fmin(most / amax, kLargest);
+}
+
+void AmaxHistory::observe(float amax) { observe_amax(history_, amax); }
 
 void AmaxHistory::update(float reduced) {
-  const float last = reduced != 0 ? reduced : history_[0];
-  if (last == 0) return;
-  std::rotate(history_.begin(), history_.begin() + 1, history_.end());
-  history_.back() = last;
-  const float amax = algorithm_ == Algorithm::most_recent ? last : *std::max_element(history_.begin(), history_.end());
-  history_[0] = 0;
-  if (!(amax > 0 && amax < kInfinity)) return;
-  scale_ = largest_ / amax;
-  if (scale_ == kInfinity) scale_ = kLargest;
+  scale_ = scale_after_step(history_, reduced != 0 ? reduced : history_[0], scale_, largest_, choice_);
 }
 
 }  // namespace halfmark::kernels

@@ -83,13 +83,21 @@ unsigned char stochastic_e2m1(float x, unsigned char noise);
 // fp32 in ascending order, rounded to bf16. The product of two transformed operands is that of the operands.
 void hadamard_16(std::span<const float, 16> x, std::span<float, 16> out);
 
+enum class AmaxChoice : uint8_t { max, most_recent };  // which entry of the history decides
+
+// Delayed scaling on a history, of which [0] is of this step, then the oldest first. The amax of a tensor, also of several in one
+// step: a NaN is dropped, an infinity kept.
+void observe_amax(std::span<float> history, float amax);
+// The next scale, of a step that ends: `most` / the chosen entry of the history shifted by `last` (its [0], or that of all
+// ranks), at most the largest fp32. Nothing changes if `last` is 0; the scale stays if the entry is 0 or infinite.
+float scale_after_step(std::span<float> history, float last, float scale, float most, AmaxChoice choice);
+
 // The scale of delayed scaling: that of the largest magnitudes of earlier steps. As the fused kernel of Transformer Engine
 // (common/recipe/delayed_scaling.cu): a step without a number leaves the history as it is.
 class AmaxHistory {
  public:
-  enum class Algorithm : uint8_t { max, most_recent };
   // `element`: the format of the codes. `margin`: binary digits left free.
-  AmaxHistory(const Format& element, size_t length = 1024, Algorithm algorithm = Algorithm::max, int margin = 0);
+  AmaxHistory(const Format& element, size_t length = 1024, AmaxChoice choice = AmaxChoice::max, int margin = 0);
 
   float scale() const { return scale_; }  // that of the next cast; 1 at first
   std::span<const float> history() const { return history_; }
@@ -101,7 +109,7 @@ class AmaxHistory {
  private:
   std::vector<float> history_;  // [0]: of this step, then the oldest first
   float largest_, scale_ = 1;
-  Algorithm algorithm_;
+  AmaxChoice choice_;
 };
 
 }  // namespace halfmark::kernels

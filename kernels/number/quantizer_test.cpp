@@ -198,8 +198,8 @@ TEST(Quantizer, ChangesNoOtherTile) {
 }
 
 TEST(AmaxHistory, HasTheScalesOfTheFusedKernel) {
-  const auto scales_of = [](AmaxHistory::Algorithm algorithm) {
-    AmaxHistory history(kE4m3, 3, algorithm);
+  const auto scales_of = [](AmaxChoice choice) {
+    AmaxHistory history(kE4m3, 3, choice);
     EXPECT_EQ(history.scale(), 1) << "the first step saturates everything above 448";
     std::vector<float> scales;
     for (const float amax : {2.0F, 0.0F, 7.0F, kInfinite, 4.0F, 4.0F, 4.0F, 1e-44F}) {
@@ -208,13 +208,12 @@ TEST(AmaxHistory, HasTheScalesOfTheFusedKernel) {
     }
     return scales;
   };
-  EXPECT_EQ(scales_of(AmaxHistory::Algorithm::max), (std::vector<float>{224, 224, 64, 64, 64, 64, 112, 112}));
-  EXPECT_EQ(scales_of(AmaxHistory::Algorithm::most_recent),
-            (std::vector<float>{224, 224, 64, 64, 112, 112, 112, kLargestFp32}));
+  EXPECT_EQ(scales_of(AmaxChoice::max), (std::vector<float>{224, 224, 64, 64, 64, 64, 112, 112}));
+  EXPECT_EQ(scales_of(AmaxChoice::most_recent), (std::vector<float>{224, 224, 64, 64, 112, 112, 112, kLargestFp32}));
 }
 
 TEST(AmaxHistory, TakesTheLargestOfSeveralBatchesAndLosesNaN) {
-  AmaxHistory history(kE5m2, 4, AmaxHistory::Algorithm::max, 1);
+  AmaxHistory history(kE5m2, 4, AmaxChoice::max, 1);
   for (const float amax : {3.0F, kNoNumber, 14.0F, 5.0F}) history.observe(amax);
   history.update();
   EXPECT_EQ(history.scale(), 57344.0F / 2 / 14);

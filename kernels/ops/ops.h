@@ -47,7 +47,7 @@ template <class... Rows>
 OperationList<ElementLossBackward<Rows>...> backward_losses_of(activations::List<Rows...>);
 
 using Operations =
-    decltype(OperationList<Matmul, BatchedMatmul, FusedMatmul, FusedMatmulBackward, ScaledMatmul, Quantize, DotProducts,
+    decltype(OperationList<Matmul, BatchedMatmul, FusedMatmul, FusedMatmulBackward, ScaledMatmul, Quantize, DelayedScalingStep, DotProducts,
                            Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias, BiasGradient, BatchNorm,
                            BatchNormInference, BatchNormBackward, BatchNormInferenceBackward, NormalizeRows,
                            NormalizeRowsBackward>() +

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/number/named.h"
@@ -161,6 +163,81 @@ inline void Cases<Quantize>::each(const CaseRequest& request, const RunCase<Quan
                               std::to_string(numbers[i]));
         }
         result.expect_exact(losses, {static_cast<double>(zeros), 0}, "flushed and saturated");
+      });
+    }
+}
+
+// What DelayedScalingStep does to one operand, from the text of Transformer Engine's delayed_scaling.cu: the amax history is
+// rolled by one, its last entry becomes the amax of this step, and its first one 0.
+struct ExpectedDelayedScale {
+  std::vector<double> history;
+  double scale;
+
+  void step(double amax, bool ends_step, double most, AmaxChoice choice) {
+    if (std::fabs(amax) > history[0]) history[0] = std::fabs(amax);  // false for a NaN
+    if (!ends_step || history[0] == 0) return;
+    const double last = history[0];
+    history.erase(history.begin()), history.push_back(last);
+    const double chosen = choice == AmaxChoice::max ? *std::ranges::max_element(history) : last;
+    history[0] = 0;
+    const auto largest = static_cast<double>(std::numeric_limits<float>::max());
+    if (std::isfinite(chosen)) scale = static_cast<double>(static_cast<float>(std::min(most / chosen, largest)));
+  }
+};
+
+template <>
+inline void Cases<DelayedScalingStep>::each(const CaseRequest& request, const RunCase<DelayedScalingStep>& run_case) {
+  struct Form {
+    int64_t entries;
+    AmaxChoice choice;
+    double most, amax, first;  // first: of an earlier tensor of this step
+  };
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Form> forms;
+  for (const AmaxChoice choice : {AmaxChoice::max, AmaxChoice::most_recent})
+    for (const int64_t entries : {1, 2, 5, 256, 257, 1024})
+      for (const auto& [amax, first] : {std::pair(2.0, 0.0),
+                                        {-3.0, 0.0},
+                                        {0.25, 6.5},
+                                        {9.0, 6.5},
+                                        {0.0, 0.0},
+                                        {nan, 0.0},
+                                        {nan, 6.5},
+                                        {infinity, 0.0},
+                                        {0x1p-140, 0.0}})
+        forms.push_back({entries, choice, forms.size() % 2 ? 57344.0 : 448.0, amax, first});
+  // More than one launch of a GPU takes.
+  while (request.filled && forms.size() < 600) forms.push_back(forms[forms.size() % 101]);
+  for (const bool ends_step : {true, false})
+    for (const bool is_kept : {true, false}) {
+      if (is_kept && !ends_step) continue;
+      std::vector<DelayedScale> scales;
+      for (const Form& form : forms) {
+        std::vector<double> history = random_values(form.entries, static_cast<uint64_t>(scales.size()));
+        for (double& entry : history) entry = std::fabs(static_cast<double>(static_cast<float>(entry)));
+        if (scales.size() % 7 == 0) history.back() = infinity;
+        history[0] = form.first;
+        const auto one = [&](double value) {
+          return Tensor::from(request.device, {1}, DType::f32, std::vector<double>{value});
+        };
+        scales.push_back({.amax = one(form.amax),
+                          .history = Tensor::from(request.device, {form.entries}, DType::f32, history),
+                          .scale = one(3.5),
+                          .used = is_kept ? Tensor(request.device, {1}, DType::f32) : Tensor(),
+                          .most = static_cast<float>(form.most),
+                          .choice = form.choice});
+      }
+      const std::string name = std::string(ends_step ? "end of a step" : "within a step") + (is_kept ? ", kept" : "");
+      run_case(name, DelayedScalingStep{.scales = scales, .ends_step = ends_step}, [&](CaseResult& result) {
+        for (size_t i = 0; i < scales.size(); ++i) {
+          const Form& form = forms[i];
+          const double before = result.before(scales[i].scale)[0];
+          ExpectedDelayedScale expected{result.before(scales[i].history), before};
+          expected.step(form.amax, ends_step, form.most, form.choice);
+          result.expect_exact(scales[i].history, expected.history, "history " + std::to_string(i));
+          result.expect_exact(scales[i].scale, {expected.scale}, "scale " + std::to_string(i));
+          if (is_kept) result.expect_exact(scales[i].used, {before}, "used " + std::to_string(i));
+        }
       });
     }
 }

@@ -70,20 +70,16 @@ double median_factor(const Scaled& scaled, const QuantizedOperand& how) {
 Scaled QuantizedLinear::quantize(Pass& pass, const Request& request, const QuantizedOperand& how, const Tensor& x,
                                  bool transpose) {
   const Quantizer& rule = *how.rule;
-  Delayed* delayed = request.recipe.delayed ? request.delayed : nullptr;
+  std::shared_ptr<DelayedOperand> delayed;
   Tensor factor, amax, losses;
+  if (request.recipe.delayed) {
+    if (!*request.delayed)
+      *request.delayed = std::make_shared<DelayedOperand>(pass.device, rule.element, *request.recipe.delayed);
+    delayed = *request.delayed;
+    factor = delayed->scale(pass.recomputes);
+  }
   {
     const PurposeScope scratch(Purpose::workspace);
-    if (delayed) {
-      if (!delayed->history) {
-        const DelayedScaling& form = *request.recipe.delayed;
-        delayed->history =
-            std::make_shared<AmaxHistory>(format_of(rule.element), form.history, form.algorithm, form.margin);
-      }
-      if (!pass.recomputes) delayed->used = delayed->history->scale();
-      const auto used = static_cast<double>(delayed->used);
-      factor = Tensor::from(pass.device, {1}, DType::f32, std::span(&used, 1));
-    }
     amax = Tensor(pass.device, {1}, DType::f32);
     const bool is_logged = QuantizationLog::exists() && !pass.recomputes;
     if (is_logged) losses = Tensor(pass.device, {2}, DType::f64);
@@ -109,10 +105,7 @@ Scaled QuantizedLinear::quantize(Pass& pass, const Request& request, const Quant
                .transform = how.is_transformed,
                .stochastic = how.is_stochastic,
                .noise = {.seed = key.value(), .first = 0}});
-  if (delayed && pass.training && !pass.recomputes) {
-    delayed->history->observe(static_cast<float>(amax.values()[0]));
-    pass.updates.add(delayed->history);
-  }
+  if (delayed && pass.training && !pass.recomputes) pass.updates.add(delayed, amax);
   if (losses.empty()) return scaled;
   const std::vector<double> lost = losses.values();
   QuantizationLog::record({.layer = request.layer,
@@ -122,7 +115,7 @@ Scaled QuantizedLinear::quantize(Pass& pass, const Request& request, const Quant
                            .flushed = lost[0],
                            .saturated = lost[1],
                            .amax = amax.values()[0],
-                           .scale = delayed ? static_cast<double>(delayed->used) : median_factor(scaled, how),
+                           .scale = delayed ? factor.values()[0] : median_factor(scaled, how),
                            .codes = scaled.codes.codes()});
   return scaled;
 }

@@ -22,22 +22,16 @@ class QuantizedLinear {
                   const std::function<void(const std::function<void(Tensor&)>&)>& store);
 
  private:
-  // Of one operand under delayed scaling. `used`: the scale of the last training forward, with which a checkpoint computes
-  // it again, as Transformer Engine does; by then that forward has updated the history.
-  struct Delayed {
-    std::shared_ptr<AmaxHistory> history;
-    float used = 1;
-  };
   struct Request {
     const QuantizedProducts& recipe;
     const std::string& layer;
     const char *operand, *product;
-    Delayed* delayed;
+    std::shared_ptr<DelayedOperand>* delayed;
   };
   static Scaled quantize(Pass& pass, const Request& request, const QuantizedOperand& how, const Tensor& x,
                          bool transpose);
 
-  Delayed x_, w_, dy_;
+  std::shared_ptr<DelayedOperand> x_, w_, dy_;  // under delayed scaling, from the first cast on
 };
 
 }  // namespace halfmark::models

@@ -55,7 +55,7 @@ struct LayerMemory {
   };
 
   std::vector<Weight> weights = {};
-  int64_t states = 0;  // elements of running statistics
+  int64_t states = 0;  // elements of running statistics, and of histories of delayed scaling
   DType states_dtype = DType::f32;
   DType read =
       DType::f32;  // of the input, as the layer reads it: a copy, for as long as forward runs, where it differs

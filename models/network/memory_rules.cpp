@@ -121,6 +121,8 @@ LayerMemory quantized_product(const MemoryRequest& r, int64_t out, bool has_bias
   add_codes(recipe.weights.first, out, rows, memory.with_weight_gradients);
   add_codes(recipe.data.first, rows, out, memory.with_gradient);
   memory.cast_is_last = true;
+  // Of x, w and dy each the history and two scales.
+  if (recipe.delayed) memory.states = 3 * (static_cast<int64_t>(recipe.delayed->history) + 2);
   return memory;
 }
 

@@ -64,8 +64,23 @@ void run(Device&, const Quantize& op) {
   write(op.losses, std::vector<double>{static_cast<double>(losses.flushed), static_cast<double>(losses.saturated)});
 }
 
+void step(Device&, const DelayedScalingStep& op) {
+  for (DelayedScale& one : op.scales) {
+    std::vector<float> history = read<float>(one.history);
+    observe_amax(history, read<float>(one.amax)[0]);
+    if (op.ends_step) {
+      const std::vector<float> scale = read<float>(one.scale);
+      if (!one.used.empty()) write(one.used, scale);
+      write(one.scale, std::vector<float>{scale_after_step(history, history[0], scale[0], one.most, one.choice)});
+    }
+    write(one.history, history);
+  }
+}
+
 }  // namespace
 
-void add_quantize_rows(KernelTable& table) { add_row<Quantize>(table, &run); }
+void add_quantize_rows(KernelTable& table) {
+  add_row<Quantize>(table, &run), add_row<DelayedScalingStep>(table, &step);
+}
 
 }  // namespace halfmark::kernels::reference

@@ -45,4 +45,15 @@ void Quantize::check() const {
        std::string(rule.name) + " has no stochastic rounding: only e2m1 codes have");
 }
 
+void DelayedScalingStep::check() const {
+  for (const DelayedScale& one : scales) {
+    vector_of(name, "amax", one.amax, 1), vector_of(name, "scale", one.scale, 1), rank(name, "history", one.history, 1);
+    need(one.history.elements() > 0, name, "an amax history needs at least one entry");
+    if (!one.used.empty()) vector_of(name, "used", one.used, 1);
+    need(ends_step || one.used.empty(), name, "the scale before is kept at the end of a step only");
+    for (const Tensor* tensor : {&one.amax, &one.history, &one.scale, &one.used})
+      need(tensor->empty() || tensor->dtype() == DType::f32, name, "amax, history and scales are f32");
+  }
+}
+
 }  // namespace halfmark::kernels

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "kernels/number/quantizer.h"
+#include "kernels/ops/operations/list.h"
 #include "kernels/tensor/tensor.h"
 
 namespace halfmark::kernels {
@@ -35,6 +37,32 @@ struct Quantize {
     v.output("tensor_scale", tensor_scale), v.output("amax", amax), v.output("losses", losses);
     v.attribute(reinterpret_cast<intptr_t>(&rule)), v.attribute(transpose), v.attribute(transform);
     v.attribute(stochastic);  // not the noise, which differs from call to call
+  }
+};
+
+// What one operand has under delayed scaling. All f32.
+struct DelayedScale {
+  Tensor amax;     // [1]: the largest magnitude of a tensor of this step
+  Tensor history;  // [entries], updated (observe_amax() of number/quantizer.h)
+  Tensor scale;    // [1], updated: of the next step
+  Tensor used;     // [1], written at the end of a step: the scale before it, of what is computed again; empty: not kept
+  float most = 0;  // the largest number of the codes: a value, as is the choice, and not part of the choice of row
+  AmaxChoice choice = AmaxChoice::max;
+};
+
+// A step of delayed scaling for several operands with a history each: each observes its amax, and at the end of a step gets its
+// next scale (scale_after_step() of number/quantizer.h).
+struct DelayedScalingStep {
+  static constexpr std::string_view name = "delayed_scaling_step";
+  std::span<DelayedScale> scales;
+  bool ends_step = true;  // false: another tensor of the same operand follows in this step
+  void check() const;
+  void visit(auto&& v) const {
+    visit_list(v, scales, [&](DelayedScale& one) {
+      v.input("amax", one.amax), visit_updated(v, "history", one.history), visit_updated(v, "scale", one.scale);
+      v.output("used", one.used);
+    });
+    v.attribute(ends_step);
   }
 };
 
