@@ -1,7 +1,9 @@
 #include "bench/run/hot_steps.h"
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <random>
 
@@ -32,6 +34,39 @@ void write_bytes(const KernelLog& log, FindingsWriter& out) {
   double bytes = 0;
   for (const LoggedKernel& one : log.entries()) bytes += static_cast<double>(one.read + one.written);
   out.number("roofline.bytes", "hot", bytes);
+}
+
+double host_seconds(TimedStep& step, Device& device) {
+  device.synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  step.run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The step without gaps for launches: the device pauses for twice as long as the host needs to enqueue it, or longer. Written
+// only if the pause covers all launches: not if the host waits for a result within the step, nor if the queue of the device
+// is too short for it.
+void write_time_of_device(TimedStep& step, Device& device, FindingsWriter& out) {
+  constexpr int kHostTimes = 5, kMostPauses = 4;
+  std::vector<double> host;
+  for (int i = 0; i < kHostTimes; ++i) host.push_back(host_seconds(step, device));
+  double pause = 2 * median(host);
+  bool covers = true;
+  const auto take = [&] {
+    for (int i = 0; i < kMostPauses; ++i, pause *= 2)
+      if (const std::optional<double> seconds = step.seconds_after_pause(pause)) return *seconds;
+    covers = false;
+    return std::numeric_limits<double>::infinity();
+  };
+  take();
+  if (!covers) return;
+  const StoppingRule rule;
+  DeviceMeter meter(device);
+  const Sampled found = sample_until(rule, take, [&](bool is_needed) { return meter.judge(is_needed); });
+  if (!covers) return;
+  meter.write(out, "hot/device", found.discarded, found.slowed);
+  write_stop(out, "hot/device", found, rule.target);
+  write_samples(out, "time.device", "hot", found.samples);
 }
 
 }  // namespace
@@ -96,6 +131,7 @@ std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
     out.number("device.energy", "hot", energy->joules / static_cast<double>(energy->steps));
     out.number("device.power", "hot", energy->joules / energy->seconds);
   }
+  if (!graph) write_time_of_device(steps[0], trial.device(), out);
   if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
   write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
   if (separate) write_ratio(out, "speedup.fused", found.log_ratios(kinds.size() - 1, 0), 0.95);

@@ -67,6 +67,38 @@ class LaunchCostDevice : public kernels::RepeatingDevice {
   }
 };
 
+Record record_of(const std::string& id) { return run_case(case_of(id), open_device("cpu"), 0); }
+
+// On which launches make a step longer by 2 milliseconds, unless it pauses until the host has enqueued them.
+class PausingDevice : public kernels::RepeatingDevice {
+ public:
+  explicit PausingDevice(bool host_waits = false) : host_waits_(host_waits) {}
+  double time(const std::function<void()>& work) override {
+    kernels::RepeatingDevice::time(work);
+    return 3e-3;
+  }
+  std::optional<double> time_after_pause(double pause, const std::function<void()>& work) override {
+    const double host = kernels::RepeatingDevice::time(work);
+    return host_waits_ || host > pause ? std::nullopt : std::optional(1e-3);
+  }
+
+ private:
+  bool host_waits_;  // for a result within the step
+};
+
+TEST(Throughput, TimesAStepWithoutGapsForLaunches) {
+  const auto times_on = [](const std::shared_ptr<Device>& device, const std::string& axes) {
+    return run_case(case_of("linear/b512_i512_o512/cpu/fp32/throughput" + axes), device, 0);
+  };
+  const Record record = times_on(std::make_shared<PausingDevice>(), "");
+  EXPECT_DOUBLE_EQ(at(record, "time.step", "hot").value, 3e-3);
+  EXPECT_DOUBLE_EQ(at(record, "time.device", "hot").value, 1e-3);
+  EXPECT_EQ(at(record, "timing.target", "hot/device").value, 0.01);
+  EXPECT_EQ(find(times_on(std::make_shared<PausingDevice>(true), ""), "time.device", "hot"), nullptr);
+  EXPECT_EQ(find(times_on(std::make_shared<PausingDevice>(), "/launch=graph"), "time.device", "hot"), nullptr);
+  EXPECT_EQ(find(times_on(open_device("cpu"), ""), "time.device", "hot"), nullptr);
+}
+
 TEST(Throughput, TimesAGraphAgainstTheLaunchesOfTheSameStep) {
   for (const auto& [policy, expects_ratio] : {std::pair("fp32", false), std::pair("tf32", true)}) {
     const auto device = std::make_shared<LaunchCostDevice>();
@@ -90,8 +122,6 @@ TEST(Throughput, RefusesAGraphWhereNoneCanBeRecorded) {
   EXPECT_EQ(record.status, Status::skipped);
   EXPECT_EQ(record.reason, "launch=graph: cpu records no work");
 }
-
-Record record_of(const std::string& id) { return run_case(case_of(id), open_device("cpu"), 0); }
 
 // A scale that stays too high: the optimizer never has a state, so no number is that of a training step.
 TEST(MemoryUse, IsNotMeasuredWhereEveryStepIsSkipped) {

@@ -37,6 +37,10 @@ double TimedStep::seconds() {
   });
 }
 
+std::optional<double> TimedStep::seconds_after_pause(double pause) {
+  return trial_.device().time_after_pause(pause, [&] { run(); });
+}
+
 void TimedStep::move_memory(const std::vector<int64_t>& pads) {
   const bool as_graph = graph_.has_value();
   graph_.reset();

@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -297,13 +300,28 @@ void CudaDevice::synchronize() {
   HM_CUDA(cudaStreamSynchronize(stream_));
 }
 
+// The stream is kept busy while the host enqueues; otherwise the first launch's latency would be measured. Work that takes
+// the host longer to enqueue than the pause is launch-bound, and its time includes that.
 double CudaDevice::time(const std::function<void()>& work) {
+  bool covers = false;
+  return timed(50e-6, work, covers);
+}
+
+std::optional<double> CudaDevice::time_after_pause(double pause, const std::function<void()>& work) {
+  bool covers = false;
+  const double seconds = timed(pause, work, covers);
+  return covers ? std::optional(seconds) : std::nullopt;
+}
+
+double CudaDevice::timed(double pause, const std::function<void()>& work, bool& covers) {
+  constexpr double kLongestPause = 1;
   synchronize();
-  // The stream is kept busy while the host enqueues; otherwise the first launch's latency would be measured. Work that
-  // takes the host longer to enqueue than the pause is launch-bound, and its time includes that.
-  launch_pause(stream_, 50);
+  launch_pause(stream_, static_cast<uint32_t>(std::lround(std::min(pause, kLongestPause) * 1e6)));
   HM_CUDA(cudaEventRecord(start_, stream_));
   work();
+  const cudaError_t state = cudaEventQuery(start_);
+  covers = state == cudaErrorNotReady;
+  if (!covers) HM_CUDA(state);
   HM_CUDA(cudaEventRecord(stop_, stream_));
   HM_CUDA(cudaEventSynchronize(stop_));
   float milliseconds = 0;

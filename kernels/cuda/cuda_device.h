@@ -41,6 +41,7 @@ class CudaDevice : public Device {
   void copy(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
   double time(const std::function<void()>& work) override;
+  std::optional<double> time_after_pause(double pause, const std::function<void()>& work) override;
   void evict_caches() override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
   std::string lost() override;
@@ -65,6 +66,8 @@ class CudaDevice : public Device {
   void release_cached() noexcept;
   void end_context(const std::string& failure);
   void refuse_while_recording() const;
+  // As time_after_pause; `covers`: whether the host enqueued all within the pause.
+  double timed(double pause, const std::function<void()>& work, bool& covers);
   bool take_back(RecordedGraph& graph) noexcept;  // its blocks, when it has ended; false: the device is lost
   void* new_block(size_t size);                   // null if the GPU has no memory left even without the free blocks
 

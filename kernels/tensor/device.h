@@ -66,7 +66,10 @@ class Device {
   virtual void synchronize() {}
   virtual double time(
       const std::function<void()>& work) = 0;  // seconds from the start of the first kernel to the end of the last one
-  virtual void evict_caches() = 0;             // so that the next kernel reads from memory
+  // The same without gaps for launches: the device first idles for `pause` seconds, a second at most. Nothing: the host did
+  // not enqueue all of `work` meanwhile, or it runs the kernels itself, as on a CPU.
+  virtual std::optional<double> time_after_pause(double pause, const std::function<void()>& work);
+  virtual void evict_caches() = 0;  // so that the next kernel reads from memory
 
   // Its clocks, temperature, power and what slows it down, now. Nothing: it does not tell, as a CPU or a GPU without NVML.
   virtual std::optional<DeviceState> state() { return std::nullopt; }

@@ -60,6 +60,8 @@ void Device::copy(void* to, const void* from, size_t bytes) {
   copy_in(to, host.data(), bytes);
 }
 
+std::optional<double> Device::time_after_pause(double, const std::function<void()>&) { return std::nullopt; }
+
 std::unique_ptr<RecordedWork> Device::record(const std::function<void()>&) {
   throw Unsupported(name() + " records no work");
 }

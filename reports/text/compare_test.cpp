@@ -300,62 +300,6 @@ TEST(Show, SurvivesAnEmptyReport) {
   EXPECT_FALSE(compare({}).empty());
 }
 
-TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
-  Report report;
-  Record zeroed = record_of("fp16", "error", {{.metric = "error.zeroed", .at = "gradient/w", .value = 0.2}});
-  Record second = zeroed;
-  second.subject = "cnn/s32";
-  Record noop = record_of("bf16", "training", {{.metric = "training.noop_updates", .at = "", .value = 0.5}});
-  noop.axes = {{"control", "small_rate"}};
-  Record bound = record_of("tf32", "error", {nmse(2e-3)});
-  bound.measurements[0].kind = Kind::bounded;
-  bound.measurements[0].bound = 1e-3;
-  Record unmet = record_of("fp16", "range", {});
-  unmet.status = Status::failed;
-  unmet.expectation = Expectation{"range.underflow", "gradients", ">", 0.1, 0, false};
-  report.records = {zeroed, second, noop, bound, unmet};
-  const std::vector<std::string> lines = worth_noticing(report);
-  ASSERT_EQ(lines.size(), 4u) << testing::PrintToString(lines);
-  EXPECT_EQ(lines[0], "fp16 on cuda:0: expected range.underflow at gradients > 0.1, found 0 (mlp/h64)");
-  EXPECT_EQ(lines[1], "tf32 on cuda:0: error.nmse at output is 0.002, its bound is 0.001 (mlp/h64)");
-  EXPECT_EQ(lines[2], "bf16 on cuda:0: 50% of the updates change nothing (mlp/h64 control=small_rate)");
-  EXPECT_EQ(lines[3],
-            "fp16 on cuda:0: 20% of gradient/w is zero here but not in the fp64 reference (mlp/h64, cnn/s32)");
-}
-
-TEST(WorthNoticing, SaysThatATrainingDidNotEndLikeFp32AndWhatIsKnownOfTheReason) {
-  const auto trained = [](double verdict, double lost) {
-    return record_of("bf16", "convergence",
-                     {{.metric = "convergence.as_fp32", .value = verdict},
-                      {.metric = "convergence.loss_gap", .value = 0.5},
-                      {.metric = "convergence.fp32_spread", .value = 0.125},
-                      {.metric = "convergence.noop_updates", .value = lost}});
-  };
-  Report report;
-  report.records = {trained(1, 0.75), trained(0, 0.75)};
-  EXPECT_TRUE(worth_noticing(report).empty()) << testing::PrintToString(worth_noticing(report));
-  report.records = {trained(-1, 0.75), trained(-1, 0)};
-  const std::vector<std::string> lines = worth_noticing(report);
-  ASSERT_EQ(lines.size(), 2u) << testing::PrintToString(lines);
-  EXPECT_EQ(lines[0],
-            "bf16 on cuda:0: not trained to the loss of fp32: gap 0.5, spread of fp32 over seeds 0.125; 75% of the "
-            "updates change nothing (mlp/h64)");
-  EXPECT_EQ(lines[1],
-            "bf16 on cuda:0: not trained to the loss of fp32: gap 0.5, spread of fp32 over seeds 0.125 (mlp/h64)");
-}
-
-TEST(WorthNoticing, NamesTheFirstTensorThatIsNotFinite) {
-  Report report;
-  report.records = {record_of("fp16", "range",
-                              {{.metric = "error.nan", .at = "output", .value = 1},
-                               {.metric = "range.first_nonfinite", .at = "forward/fc2/output", .value = 1}})};
-  const std::vector<std::string> lines = worth_noticing(report);
-  ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0],
-            "fp16 on cuda:0: the first tensor that is not finite is forward/fc2/output (and 1 remark like it in this "
-            "record) (mlp/h64)");
-}
-
 TEST(Compare, PutsPrecisionsBesideTheBaseline) {
   const std::string text = compare({three_precisions()});
   EXPECT_LT(text.find("4 ms "), text.find("2 ms ")) << text;

@@ -25,6 +25,15 @@ std::span<const Figure> known_figures() {
        .speed_up = true,
        .about = "how many times faster a hot step is than under fp32, timed in turn, with half of its 95 % interval; "
                 "no gain: the interval contains 1; same kernels: nothing can be faster"},
+      {.title = "on the GPU",
+       .metric = "time.device",
+       .at = "hot",
+       .ratio = Ratio::speed_up,
+       .best = true,
+       .timed = true,
+       .brief = false,
+       .about =
+           "median time of a hot step without gaps for launches: the host enqueued it while the GPU paused"},
       {.title = "step cold",
        .metric = "time.step",
        .at = "cold",

@@ -22,9 +22,11 @@ namespace {
 constexpr double kZeroedShare = 0.01;
 constexpr double kNoopShare = 0.1;
 constexpr double kHeadroomBits = 1;
+constexpr double kLaunchBound = 0.5;  // time without gaps for launches / time of a step
+constexpr double kOtherTime = 1.1;    // times of one step in two records, beyond the half-widths of both
 constexpr size_t kSubjectsNamed = 3;
 
-enum Rank { kUnmet, kFailed, kNonFinite, kBound, kTraining, kLost, kThin, kRanks };
+enum Rank { kUnmet, kFailed, kNonFinite, kBound, kTraining, kLost, kThin, kTimes, kRanks };
 
 std::string place(const Measurement& one) { return one.at.empty() ? "" : " at " + one.at; }
 
@@ -76,6 +78,41 @@ std::optional<std::string> unlike_fp32(const Record& record) {
   if (lost && lost->value > kNoopShare)
     text += fmt::format("; {} of the updates change nothing", human_share(lost->value));
   return text;
+}
+
+// A GPU that waits for the host most of the time says little about precisions.
+std::optional<std::string> launch_bound(const Record& record) {
+  const Measurement *step = find(record, "time.step", "hot"), *device = find(record, "time.device", "hot");
+  if (!step || !device || device->value >= kLaunchBound * step->value) return std::nullopt;
+  return "bound by launches: the GPU waits for the host most of a step; --axis launch=graph times it without these "
+         "waits";
+}
+
+double half_width(const Record& record) {
+  const Measurement* found = find(record, "timing.half_width", "hot/step");
+  return found ? found->value : 0;
+}
+
+// Steps under this policy were timed in turn with steps under fp32, and fp32 has a record of its own. If its steps took
+// other times in the two, the times of the two records cannot be compared.
+std::optional<std::string> other_baseline(const Record& record, const Report& report) {
+  const Measurement *step = find(record, "time.step", "hot"), *speedup = find(record, "speedup.step", "hot");
+  if (!step || !speedup || !speedup->interval) return std::nullopt;
+  const auto baseline = std::find_if(report.records.begin(), report.records.end(), [&](const Record& one) {
+    return one.status == Status::ok && one.policy == kBaseline && one.subject == record.subject &&
+           one.device == record.device && one.harness == record.harness && one.axes == record.axes;
+  });
+  if (baseline == report.records.end()) return std::nullopt;
+  const Measurement* own = find(*baseline, "time.step", "hot");
+  if (!own || !(own->value > 0)) return std::nullopt;
+  const double in_turn = step->value * speedup->value, ratio = in_turn / own->value,
+               noise = half_width(record) + half_width(*baseline) +
+                       (speedup->interval->upper - speedup->interval->lower) / (2 * speedup->value);
+  if (std::max(ratio, 1 / ratio) < kOtherTime + noise) return std::nullopt;
+  return fmt::format(
+      "a step of fp32 took {} in turn with this policy and {} in its own record: the speed-up compares them, the "
+      "times do not",
+      human(in_turn, "s"), human(own->value, "s"));
 }
 
 // "mlp/b8_i16_h24_o10 control=underflow": with the axes, because a subject may have a notice for each setting.
@@ -144,6 +181,10 @@ std::vector<std::string> worth_noticing(const Report& report) {
                               found.differing, found.processes, again));
     if (record.expectation && record.expectation->met) continue;  // a negative control with the expected effect
     if (const auto text = unlike_fp32(record)) notices.add(kTraining, record, *text);
+    if (record.status == Status::ok) {
+      if (const auto text = launch_bound(record)) notices.add(kTimes, record, *text);
+      if (const auto text = other_baseline(record, report)) notices.add(kTimes, record, *text);
+    }
     // Only the first of a kind is listed: one NaN causes NaNs in everything computed from it.
     std::array<size_t, kRanks> count{};
     std::array<std::string, kRanks> first;
