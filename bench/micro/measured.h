@@ -68,6 +68,12 @@ inline double convolution_flops(const Tensor& y, const Tensor& w) {
 inline double flops_of(const Conv2d& op) { return convolution_flops(op.out, op.w); }
 inline double flops_of(const Conv2dBackwardData& op) { return convolution_flops(op.dy, op.w); }
 inline double flops_of(const Conv2dBackwardWeights& op) { return convolution_flops(op.dy, op.dw); }
+// Two products forward, five backward: scores, and the gradients of the scores, q, k and v. All keys count.
+inline double attention_flops(const Tensor& q, const Tensor& k, int products) {
+  return 2.0 * products * static_cast<double>(q.elements() * k.shape()[2]);
+}
+inline double flops_of(const Attention& op) { return attention_flops(op.q, op.k, 2); }
+inline double flops_of(const AttentionBackward& op) { return attention_flops(op.q, op.k, 5); }
 
 struct FirstShape {  // "8x32x28x28": the shape of the first operand
   std::string text;
