@@ -29,7 +29,8 @@ TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
   second.subject = "cnn/s32";
   Record noop = noticed_record("bf16", "training", {{.metric = "training.noop_updates", .at = "", .value = 0.5}});
   noop.axes = {{"control", "small_rate"}};
-  Record bound = noticed_record("tf32", "error", {{.metric = "error.nmse", .at = "output", .value = 2e-3}});
+  Record bound = noticed_record("tf32", "error",
+                                {{.metric = "error.nmse", .at = "output", .value = 2e-3, .better = Better::lower}});
   bound.measurements[0].kind = Kind::bounded;
   bound.measurements[0].bound = 1e-3;
   Record unmet = noticed_record("fp16", "range", {});

@@ -40,10 +40,9 @@ void run(Device&, const Quantize& op) {
   const std::vector<float> numbers = numbers_of(op);
   const auto rows = static_cast<size_t>(op.rows()),
              depth = static_cast<size_t>(depth_of_codes(op.depth(), op.transform));
-  const Quantized result =
-      op.factor.empty() ? quantize(op.rule, numbers, rows, depth, op.x.dtype(),
-                                   op.stochastic ? std::optional(op.noise) : std::nullopt)
-                        : quantize_with(op.rule, static_cast<float>(op.factor.values()[0]), numbers, rows, depth);
+  const Quantized result = op.factor.empty() ? quantize(op.rule, numbers, rows, depth, op.x.dtype(),
+                                                        op.stochastic ? std::optional(op.noise) : std::nullopt)
+                                             : quantize_with(op.rule, read<float>(op.factor)[0], numbers, rows, depth);
   write_bytes(op.codes, result.codes);
   if (!op.scales.empty() && op.rule.scale != DType::f32) {
     std::vector<unsigned char> codes;

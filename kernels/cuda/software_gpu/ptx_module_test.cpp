@@ -69,7 +69,7 @@ TEST(PtxModule, ReadsABodyLaterAsItIsReadAtOnce) {
       ".entry third()\n{\nret;\nfrobnicate;\n}\n";
   Module module = read_module_without_bodies(text, "file");
   ASSERT_EQ(module.kernels.size(), 3u);
-  ASSERT_EQ(module.variables.size(), 1u);
+  ASSERT_EQ(module.variables.size(), 2u);
   EXPECT_EQ(module.kernels.at("first").parameters.size(), 1u);
   Module at_once = read_module(text.substr(0, text.find(".entry third")), "file");
   for (const char* name : {"second", "first"}) {
