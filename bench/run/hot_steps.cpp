@@ -47,7 +47,7 @@ double host_seconds(TimedStep& step, Device& device) {
 // only if the pause covers all launches: not if the host waits for a result within the step, nor if the queue of the device
 // is too short for it.
 void write_time_of_device(TimedStep& step, Device& device, FindingsWriter& out) {
-  constexpr int kHostTimes = 5, kMostPauses = 4;
+  constexpr int kHostTimes = 3, kMostPauses = 4;
   std::vector<double> host;
   for (int i = 0; i < kHostTimes; ++i) host.push_back(host_seconds(step, device));
   double pause = 2 * median(host);

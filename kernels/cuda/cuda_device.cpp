@@ -302,26 +302,28 @@ void CudaDevice::synchronize() {
 
 // The stream is kept busy while the host enqueues; otherwise the first launch's latency would be measured. Work that takes
 // the host longer to enqueue than the pause is launch-bound, and its time includes that.
-double CudaDevice::time(const std::function<void()>& work) {
-  bool covers = false;
-  return timed(50e-6, work, covers);
-}
+double CudaDevice::time(const std::function<void()>& work) { return timed(50e-6, work); }
 
 std::optional<double> CudaDevice::time_after_pause(double pause, const std::function<void()>& work) {
   bool covers = false;
-  const double seconds = timed(pause, work, covers);
+  const double seconds = timed(pause, [&] {
+    work();
+    const cudaError_t state = cudaEventQuery(start_);  // of the end of the pause
+    covers = state == cudaErrorNotReady;
+    if (covers)
+      (void)cudaGetLastError();  // the next launch must not find it
+    else
+      HM_CUDA(state);
+  });
   return covers ? std::optional(seconds) : std::nullopt;
 }
 
-double CudaDevice::timed(double pause, const std::function<void()>& work, bool& covers) {
+double CudaDevice::timed(double pause, const std::function<void()>& work) {
   constexpr double kLongestPause = 1;
   synchronize();
   launch_pause(stream_, static_cast<uint32_t>(std::lround(std::min(pause, kLongestPause) * 1e6)));
   HM_CUDA(cudaEventRecord(start_, stream_));
   work();
-  const cudaError_t state = cudaEventQuery(start_);
-  covers = state == cudaErrorNotReady;
-  if (!covers) HM_CUDA(state);
   HM_CUDA(cudaEventRecord(stop_, stream_));
   HM_CUDA(cudaEventSynchronize(stop_));
   float milliseconds = 0;

@@ -66,10 +66,10 @@ class CudaDevice : public Device {
   void release_cached() noexcept;
   void end_context(const std::string& failure);
   void refuse_while_recording() const;
-  // As time_after_pause; `covers`: whether the host enqueued all within the pause.
-  double timed(double pause, const std::function<void()>& work, bool& covers);
-  bool take_back(RecordedGraph& graph) noexcept;  // its blocks, when it has ended; false: the device is lost
-  void* new_block(size_t size);                   // null if the GPU has no memory left even without the free blocks
+  double timed(double pause,
+               const std::function<void()>& work);  // after a pause, whether it covers the launches or not
+  bool take_back(RecordedGraph& graph) noexcept;    // its blocks, when it has ended; false: the device is lost
+  void* new_block(size_t size);                     // null if the GPU has no memory left even without the free blocks
 
   int index_;
   std::unique_ptr<Nvml> nvml_;

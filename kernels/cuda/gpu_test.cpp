@@ -273,6 +273,18 @@ TEST_F(Gpu, TooMuchMemoryIsAnErrorThatSaysHowMuchThereIs) {
   EXPECT_EQ(out.values(), (std::vector<double>{0, 0, 2}));
 }
 
+TEST_F(Gpu, WorkAfterAPauseHasATimeOnlyIfItWasEnqueuedMeanwhile) {
+  const Tensor x = Tensor::zeros(gpu(), {64}, DType::f32);
+  Tensor out(gpu(), {64}, DType::f32);
+  const Relu relu{.x = x, .out = out};
+  run(relu);  // loads the kernel
+  EXPECT_TRUE(gpu().time_after_pause(0.002, [&] { run(relu); }));
+  run(relu);  // finds no error of the pause
+  EXPECT_FALSE(gpu().time_after_pause(0.0001, [&] { run(relu), gpu().synchronize(); }));
+  run(relu);
+  EXPECT_EQ(out.values(), std::vector<double>(64, 0.0));
+}
+
 TEST_F(Gpu, TimeGrowsWithTheWork) {
   if (!gpu().numerics().empty()) GTEST_SKIP() << "times of this device are not valid: " << gpu().numerics();
   const int64_t n = 1 << 24;
