@@ -43,26 +43,31 @@ double host_seconds(TimedStep& step, Device& device) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The step without gaps for launches: the device pauses for twice as long as the host needs to enqueue it, or longer. Written
-// only if the pause covers all launches: not if the host waits for a result within the step, nor if the queue of the device
-// is too short for it.
+// The step without gaps for launches: the device pauses for twice as long as the host needs to enqueue it, or longer, a
+// second at most. No time if no pause covers all launches: the host waits for a result within the step, or the queue of the
+// device is too short for it.
 void write_time_of_device(TimedStep& step, Device& device, FindingsWriter& out) {
-  constexpr int kHostTimes = 3, kMostPauses = 4;
-  std::vector<double> host;
-  for (int i = 0; i < kHostTimes; ++i) host.push_back(host_seconds(step, device));
+  constexpr int kHostTimes = 3;
+  constexpr double kLong = 0.1, kLongestPause = 1;    // seconds
+  if (!device.time_after_pause(1e-3, [] {})) return;  // a CPU
+  std::vector<double> host{host_seconds(step, device)};
+  while (host.size() < kHostTimes && host[0] < kLong) host.push_back(host_seconds(step, device));
   double pause = 2 * median(host);
   bool covers = true;
   const auto take = [&] {
-    for (int i = 0; i < kMostPauses; ++i, pause *= 2)
+    for (int i = 0; covers && i < 4; ++i, pause *= 2) {
       if (const std::optional<double> seconds = step.seconds_after_pause(pause)) return *seconds;
+      if (pause >= kLongestPause) break;
+    }
     covers = false;
     return std::numeric_limits<double>::infinity();
   };
   take();
-  if (!covers) return;
   const StoppingRule rule;
   DeviceMeter meter(device);
-  const Sampled found = sample_until(rule, take, [&](bool is_needed) { return meter.judge(is_needed); });
+  Sampled found;
+  if (covers) found = sample_until(rule, take, [&](bool is_needed) { return meter.judge(is_needed); });
+  out.number("timing.device_covered", "hot", covers ? 1 : 0);
   if (!covers) return;
   meter.write(out, "hot/device", found.discarded, found.slowed);
   write_stop(out, "hot/device", found, rule.target);

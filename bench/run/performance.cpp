@@ -70,9 +70,12 @@ const std::vector<MetricRow>& throughput_table() {
        "seconds of a step launched kernel by kernel / seconds of its graph, timed in turn; as speedup.step"},
       {"time.launch_gap", "s", Better::lower, Kind::sampled,
        "median of the rounds: seconds of a step launched kernel by kernel - seconds of its graph"},
-      {"time.device", "s", Better::lower, Kind::sampled,
-       "median seconds of a step that the host enqueued while the device paused, so that no kernel waited for its "
-       "launch; absent with launch=graph, and where the host waits for a result within the step"},
+      {"time.device", "s", Better::lower, Kind::information,
+       "median seconds of a hot step whose launches the host all enqueued while the device paused, so that no kernel "
+       "waited for its launch; of steps launched kernel by kernel on a GPU"},
+      {"timing.device_covered", "1", Better::neither, Kind::information,
+       "1: a pause covered all launches of the step; 0: none did, so there is no time.device: the host waits for a "
+       "result within the step, or enqueues for longer than a second, or the device's queue is too short"},
       {"contention.cpu", "1", Better::neither, Kind::information, "cores that this process used while timing in turn"},
       {"contention.others", "1", Better::neither, Kind::information, "cores that other processes used meanwhile"},
       {"contention.stolen", "1", Better::neither, Kind::information,

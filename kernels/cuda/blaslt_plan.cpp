@@ -99,7 +99,8 @@ class Plan final : public BlasltPlan {
       else if (!found.empty())
         take_untried(found, listed);
       if (!choice_.empty()) return;
-      if (refusal.empty() || !found.empty()) refusal = refusal_;
+      if (refusal.empty() || listed > 0) refusal = refusal_;
+      if (listed > 0) others_ = "; nothing of an earlier request could be used";
     }
     refusal_ = refusal;
     if (!has_tried) wait_for(device);  // the reason may be a fault

@@ -313,7 +313,7 @@ std::optional<double> CudaDevice::time_after_pause(double pause, const std::func
     if (covers)
       (void)cudaGetLastError();  // the next launch must not find it
     else
-      HM_CUDA(state);
+      check(state, "cudaEventQuery");
   });
   return covers ? std::optional(seconds) : std::nullopt;
 }

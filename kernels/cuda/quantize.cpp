@@ -91,7 +91,7 @@ Refusal delayed_refuses(const Device&, const DelayedScalingStep& op) {
 
 void delayed_step(Device& device, const DelayedScalingStep& op) {
   const CudaDevice& cuda = on(device);
-  DelayedScaleBatch batch;
+  DelayedScaleBatch batch{};
   uint32_t count = 0;
   const auto flush = [&] { launch_delayed_scaling_step(cuda.stream(), batch, std::exchange(count, 0), op.ends_step); };
   for (DelayedScale& one : op.scales) {

@@ -109,10 +109,8 @@ std::optional<std::string> other_baseline(const Record& record, const Report& re
                noise = half_width(record) + half_width(*baseline) +
                        (speedup->interval->upper - speedup->interval->lower) / (2 * speedup->value);
   if (std::max(ratio, 1 / ratio) < kOtherTime + noise) return std::nullopt;
-  return fmt::format(
-      "a step of fp32 took {} in turn with this policy and {} in its own record: the speed-up compares them, the "
-      "times do not",
-      human(in_turn, "s"), human(own->value, "s"));
+  return "fp32 took another time in turn with this policy than in its own record: compare by the speed-up, not by the "
+         "times";
 }
 
 // "mlp/b8_i16_h24_o10 control=underflow": with the axes, because a subject may have a notice for each setting.

@@ -103,10 +103,10 @@ TEST(WorthNoticing, SaysThatTimesOfTwoRecordsCannotBeComparedWhereThoseInTurnDis
   report.records = {timed("fp32", 517e-6), in_turn(434e-6, 0.74)};
   const std::vector<std::string> lines = worth_noticing(report);
   ASSERT_EQ(lines.size(), 1u) << testing::PrintToString(lines);
-  EXPECT_EQ(
-      lines[0],
-      "fp16 on cuda:0: a step of fp32 took 321 us in turn with this policy and 517 us in its own record: the speed-up "
-      "compares them, the times do not (mlp/h64)");
+  EXPECT_EQ(lines[0],
+            "fp16 on cuda:0: fp32 took another time in turn with this policy than in its own record: compare by the "
+            "speed-up, "
+            "not by the times (mlp/h64)");
   report.records = {timed("fp32", 321e-6), in_turn(434e-6, 0.74)};
   EXPECT_TRUE(worth_noticing(report).empty()) << testing::PrintToString(worth_noticing(report));
   report.records = {timed("fp32", 321e-6 * 1.12), in_turn(434e-6, 0.74)};  // within what the half-widths allow

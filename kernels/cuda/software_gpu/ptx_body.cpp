@@ -165,8 +165,8 @@ class Body {
       if (parameter.name == word) return true;
     for (const Variable& variable : kernel_.variables)
       if (variable.name == word) return true;
-    for (const Variable& variable : coder_.module_variables())
-      if (variable.name == word) return true;
+    for (size_t i = 0; i < kernel_.module_variables; ++i)
+      if (coder_.module().variables[i].name == word) return true;
     return false;
   }
 

@@ -70,7 +70,7 @@ class Coder {
 
   const PtxText& text() const { return text_; }
   Module& module() { return module_; }
-  const std::vector<Variable>& module_variables() const { return module_.variables; }
+  const Module& module() const { return module_; }
   Kernel& kernel() { return kernel_; }
   uint32_t line = 0;  // of the current statement, for messages
   [[noreturn]] void fail(const std::string& what) const { text_.fail(line, what); }
