@@ -87,7 +87,7 @@ TEST(PtxModule, ReadsABodyLaterAsItIsReadAtOnce) {
       read_body_of(text, module, module.kernels.at("third"));
       ADD_FAILURE();
     } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()).rfind("file:21: unknown instruction 'frobnicate'", 0), 0u) << error.what();
+      EXPECT_EQ(std::string(error.what()).rfind("file:23: unknown instruction 'frobnicate'", 0), 0u) << error.what();
     }
     EXPECT_TRUE(module.kernels.at("third").code.empty());
   }
