@@ -30,6 +30,7 @@ Axes measured_axes(DType dtype, const MeasuredSizes& sizes) {
   axes.dot_count = sizes.dots, axes.dot_depth = 64;
   axes.scaled = {{"nvfp4", "nvfp4", dtype}};
   axes.scaled_sizes = {{block_scaled, block_scaled, block_scaled}};
+  axes.delayed_steps = {{}};
   axes.quantized = {{"te-mxfp8-e4m3"}}, axes.quantized_dtypes = {dtype}, axes.quantized_shape = sizes.quantized;
   axes.cast_to = {dtype == DType::f32 ? DType::f16 : DType::f32};  // as in training: to and from fp32
   axes.roundings = {Rounding::near_even};

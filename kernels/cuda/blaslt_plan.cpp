@@ -90,12 +90,11 @@ class Plan final : public BlasltPlan {
     void* any = this;
     set_pointers(scratch.value_or(BlasltPointers{.scale_a = any, .scale_b = any, .bias = any, .aux = any}));
     std::string refusal;
-    bool has_tried = false;
     for (const uint64_t mask : implementation_masks(problem_.arithmetic)) {
       int listed = 0;
       const std::vector<Candidate> found = candidates(device, mask, listed);
       if (scratch && !found.empty())
-        choose(device, found, listed, trial, *scratch), has_tried = true;
+        choose(device, found, listed, trial, *scratch);
       else if (!found.empty())
         take_untried(found, listed);
       if (!choice_.empty()) return;
@@ -103,7 +102,7 @@ class Plan final : public BlasltPlan {
       if (listed > 0) others_ = "; nothing of an earlier request could be used";
     }
     refusal_ = refusal;
-    if (!has_tried) wait_for(device);  // the reason may be a fault
+    wait_for(device);  // the reason may be a fault
   }
 
   // Without memory for another set of operands: the first that needs no proof.

@@ -104,6 +104,9 @@ struct ScaledTypes {
   bool fast_accumulate = false;
 };
 
+struct DelayedStep {  // of delayed scaling
+  bool ends_step = true, keeps_scale = true;
+};
 struct QuantizedForm {
   std::string_view rule;
   bool transpose = false, transform = false, stochastic = false;
@@ -143,6 +146,7 @@ struct Axes {
   int64_t dot_count, dot_depth;  // dot products, and elements of each (0: twice the instruction's)
   std::vector<ScaledTypes> scaled;
   std::vector<MatmulSize> scaled_sizes;
+  std::vector<DelayedStep> delayed_steps;
   std::vector<QuantizedForm> quantized;
   std::vector<DType> quantized_dtypes;
   Shape quantized_shape;
@@ -322,6 +326,7 @@ inline Axes tested_axes() {
                     {"te-nvfp4", true, true, true},
                     {"torchao-rowwise"}};
   axes.quantized_dtypes = {f32, bf16, f16};
+  axes.delayed_steps = {{true, true}, {true, false}, {false, false}};
   axes.quantized_shape = {19, 150};
 
   for (const DType dtype : halfmark::kernels::dtypes())

@@ -208,38 +208,37 @@ inline void Cases<DelayedScalingStep>::each(const CaseRequest& request, const Ru
         forms.push_back({entries, choice, forms.size() % 2 ? 57344.0 : 448.0, amax, first});
   // More than one launch of a GPU takes.
   while (request.filled && forms.size() < 600) forms.push_back(forms[forms.size() % 101]);
-  for (const bool ends_step : {true, false})
-    for (const bool is_kept : {true, false}) {
-      if (is_kept && !ends_step) continue;
-      std::vector<DelayedScale> scales;
-      for (const Form& form : forms) {
-        std::vector<double> history = random_values(form.entries, static_cast<uint64_t>(scales.size()));
-        for (double& entry : history) entry = std::fabs(static_cast<double>(static_cast<float>(entry)));
-        if (scales.size() % 7 == 0) history.back() = infinity;
-        history[0] = form.first;
-        const auto one = [&](double value) {
-          return Tensor::from(request.device, {1}, DType::f32, std::vector<double>{value});
-        };
-        scales.push_back({.amax = one(form.amax),
-                          .history = Tensor::from(request.device, {form.entries}, DType::f32, history),
-                          .scale = one(3.5),
-                          .used = is_kept ? Tensor(request.device, {1}, DType::f32) : Tensor(),
-                          .most = static_cast<float>(form.most),
-                          .choice = form.choice});
-      }
-      const std::string name = std::string(ends_step ? "end of a step" : "within a step") + (is_kept ? ", kept" : "");
-      run_case(name, DelayedScalingStep{.scales = scales, .ends_step = ends_step}, [&](CaseResult& result) {
-        for (size_t i = 0; i < scales.size(); ++i) {
-          const Form& form = forms[i];
-          const double before = result.before(scales[i].scale)[0];
-          ExpectedDelayedScale expected{result.before(scales[i].history), before};
-          expected.step(form.amax, ends_step, form.most, form.choice);
-          result.expect_exact(scales[i].history, expected.history, "history " + std::to_string(i));
-          result.expect_exact(scales[i].scale, {expected.scale}, "scale " + std::to_string(i));
-          if (is_kept) result.expect_exact(scales[i].used, {before}, "used " + std::to_string(i));
-        }
-      });
+  for (const DelayedStep& step : request.axes.delayed_steps) {
+    std::vector<DelayedScale> scales;
+    for (const Form& form : forms) {
+      std::vector<double> history = random_values(form.entries, static_cast<uint64_t>(scales.size()));
+      for (double& entry : history) entry = std::fabs(static_cast<double>(static_cast<float>(entry)));
+      if (scales.size() % 7 == 0) history.back() = infinity;
+      history[0] = form.first;
+      const auto one = [&](double value) {
+        return Tensor::from(request.device, {1}, DType::f32, std::vector<double>{value});
+      };
+      scales.push_back({.amax = one(form.amax),
+                        .history = Tensor::from(request.device, {form.entries}, DType::f32, history),
+                        .scale = one(3.5),
+                        .used = step.keeps_scale ? Tensor(request.device, {1}, DType::f32) : Tensor(),
+                        .most = static_cast<float>(form.most),
+                        .choice = form.choice});
     }
+    const std::string name =
+        std::string(step.ends_step ? "end of a step" : "within a step") + (step.keeps_scale ? ", kept" : "");
+    run_case(name, DelayedScalingStep{.scales = scales, .ends_step = step.ends_step}, [&](CaseResult& result) {
+      for (size_t i = 0; i < scales.size(); ++i) {
+        const Form& form = forms[i];
+        const double before = result.before(scales[i].scale)[0];
+        ExpectedDelayedScale expected{result.before(scales[i].history), before};
+        expected.step(form.amax, step.ends_step, form.most, form.choice);
+        result.expect_exact(scales[i].history, expected.history, "history " + std::to_string(i));
+        result.expect_exact(scales[i].scale, {expected.scale}, "scale " + std::to_string(i));
+        if (step.keeps_scale) result.expect_exact(scales[i].used, {before}, "used " + std::to_string(i));
+      }
+    });
+  }
 }
 
 }  // namespace halfmark::kernels::ops_cases
