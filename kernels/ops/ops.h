@@ -47,10 +47,10 @@ template <class... Rows>
 OperationList<ElementLossBackward<Rows>...> backward_losses_of(activations::List<Rows...>);
 
 using Operations =
-    decltype(OperationList<Matmul, BatchedMatmul, FusedMatmul, FusedMatmulBackward, ScaledMatmul, Quantize, DelayedScalingStep, DotProducts,
-                           Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias, BiasGradient, BatchNorm,
-                           BatchNormInference, BatchNormBackward, BatchNormInferenceBackward, NormalizeRows,
-                           NormalizeRowsBackward>() +
+    decltype(OperationList<Matmul, BatchedMatmul, FusedMatmul, FusedMatmulBackward, ScaledMatmul, Quantize,
+                           DelayedScalingStep, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias,
+                           BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, BatchNormInferenceBackward,
+                           NormalizeRows, NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, CopyChannels, Resample2d,
                            Resample2dBackward, Softmax, SoftmaxBackward, MaskScores, Attention, AttentionBackward,

@@ -32,8 +32,7 @@ std::span<const Figure> known_figures() {
        .best = true,
        .timed = true,
        .brief = false,
-       .about =
-           "median time of a hot step without gaps for launches: the host enqueued it while the GPU paused"},
+       .about = "median time of a hot step without gaps for launches: the host enqueued it while the GPU paused"},
       {.title = "step cold",
        .metric = "time.step",
        .at = "cold",
