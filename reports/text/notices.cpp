@@ -84,7 +84,7 @@ std::optional<std::string> unlike_fp32(const Record& record) {
 std::optional<std::string> launch_bound(const Record& record) {
   const Measurement *step = find(record, "time.step", "hot"), *device = find(record, "time.device", "hot");
   if (!step || !device || device->value >= kLaunchBound * step->value) return std::nullopt;
-  return "bound by launches: the GPU waits for the host most of a step; --axis launch=graph times it without these "
+  return "bound by launches: the GPU waits for the host most of a step; run ... launch=graph times it without these "
          "waits";
 }
 

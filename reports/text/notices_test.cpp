@@ -82,7 +82,7 @@ TEST(WorthNoticing, SaysWhichStepsAreBoundByLaunches) {
   ASSERT_EQ(lines.size(), 1u) << testing::PrintToString(lines);
   EXPECT_EQ(
       lines[0],
-      "fp32 on cuda:0: bound by launches: the GPU waits for the host most of a step; --axis launch=graph times it "
+      "fp32 on cuda:0: bound by launches: the GPU waits for the host most of a step; run ... launch=graph times it "
       "without these waits (mlp/h64, cnn/s32)");
 }
 
