@@ -7,19 +7,7 @@
 
 #include "bench/namespaces.h"
 #include "kernels/number/error.h"
-#include "kernels/ops/ops_cases_contraction.h"
-#include "kernels/ops/ops_cases_ctc.h"
-#include "kernels/ops/ops_cases_dot.h"
-#include "kernels/ops/ops_cases_elementwise.h"
-#include "kernels/ops/ops_cases_fused.h"
-#include "kernels/ops/ops_cases_image.h"
-#include "kernels/ops/ops_cases_loss.h"
-#include "kernels/ops/ops_cases_norm.h"
-#include "kernels/ops/ops_cases_optimizer.h"
-#include "kernels/ops/ops_cases_quantize.h"
-#include "kernels/ops/ops_cases_resample.h"
-#include "kernels/ops/ops_cases_sequence.h"
-#include "kernels/ops/ops_cases_training.h"
+#include "kernels/ops/cases/cases.h"
 
 namespace halfmark::bench::micro {
 

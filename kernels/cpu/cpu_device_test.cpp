@@ -6,17 +6,7 @@
 #include <type_traits>
 
 #include "kernels/devices.h"
-#include "kernels/ops/ops_cases_contraction.h"
-#include "kernels/ops/ops_cases_ctc.h"
-#include "kernels/ops/ops_cases_dot.h"
-#include "kernels/ops/ops_cases_elementwise.h"
-#include "kernels/ops/ops_cases_image.h"
-#include "kernels/ops/ops_cases_loss.h"
-#include "kernels/ops/ops_cases_norm.h"
-#include "kernels/ops/ops_cases_optimizer.h"
-#include "kernels/ops/ops_cases_resample.h"
-#include "kernels/ops/ops_cases_sequence.h"
-#include "kernels/ops/ops_cases_training.h"
+#include "kernels/ops/cases/cases.h"
 
 namespace halfmark::kernels {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/library_rows_testing.h"
 #include "kernels/number/error.h"
-#include "kernels/ops/ops_cases_quantize.h"
+#include "kernels/ops/cases/cases.h"
 
 namespace halfmark::kernels {
 namespace {

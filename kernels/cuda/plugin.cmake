@@ -30,6 +30,11 @@ set_target_properties(halfmark_cuda_dot PROPERTIES CUDA_ARCHITECTURES "${cuda_do
 set(cuda_hardware_source "${CMAKE_CURRENT_LIST_DIR}/hardware.cpp")
 list(REMOVE_ITEM cuda_sources "${cuda_hardware_source}")
 add_library(halfmark_cuda_host OBJECT ${cuda_sources})
+halfmark_in_groups(halfmark_cuda_host)
+# Each has its own Plan, Plans and choice().
+foreach(source IN ITEMS blaslt_fused cublas cudnn cudnn_attention cudnn_plan)
+  set_property(SOURCE "${CMAKE_CURRENT_LIST_DIR}/${source}.cpp" PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+endforeach()
 add_library(halfmark_cuda MODULE ${cuda_hardware_source} ${cuda_device_sources} $<TARGET_OBJECTS:halfmark_cuda_host> $<TARGET_OBJECTS:halfmark_cuda_dot>)
 set_target_properties(halfmark_cuda PROPERTIES
   PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;/usr/local/cuda/lib64")
@@ -63,7 +68,7 @@ target_link_libraries(halfmark_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "
 target_link_options(halfmark_cuda PRIVATE "LINKER:--exclude-libs,ALL")
 
 # Needs only gtest and what the plugin needs, so that it can be copied to a machine with a GPU and run there.
-halfmark_tests(cuda_tests PACKED LINK halfmark_devices ${CMAKE_DL_LIBS}
+halfmark_tests(cuda_tests PACKED LINK halfmark_cases halfmark_devices ${CMAKE_DL_LIBS}
   DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}" "${CMAKE_CURRENT_LIST_DIR}/dot_tests" WITHOUT dot_code_test)
 # Needs nvcc and the path of the sources: not packed.
 halfmark_tests(cuda_code_tests FILES "${CMAKE_CURRENT_LIST_DIR}/dot_code_test.cpp")

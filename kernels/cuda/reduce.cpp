@@ -10,8 +10,8 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-Refusal refuses(std::initializer_list<const Tensor*> images, std::initializer_list<const Tensor*> inputs,
-                std::initializer_list<const Tensor*> vectors) {
+Refusal refuses_channels(std::initializer_list<const Tensor*> images, std::initializer_list<const Tensor*> inputs,
+                         std::initializer_list<const Tensor*> vectors) {
   if (Refusal r = not_readable_dtype(images)) return r;
   if (Refusal r = not_readable_dtype(vectors)) return r;
   if (Refusal r = not_indexable(images)) return r;
@@ -23,7 +23,7 @@ Refusal refuses(std::initializer_list<const Tensor*> images, std::initializer_li
 Tensor scratch(CudaDevice& device, size_t elements, bool wide) { return workspace(device, elements * (wide ? 8 : 4)); }
 
 Refusal bias_gradient_refuses(const Device&, const BiasGradient& op) {
-  return refuses({&op.dy}, {&op.dy}, {&op.dbias});
+  return refuses_channels({&op.dy}, {&op.dy}, {&op.dbias});
 }
 void bias_gradient(Device& device, const BiasGradient& op) {
   CudaDevice& cuda = on(device);
@@ -36,8 +36,8 @@ void bias_gradient(Device& device, const BiasGradient& op) {
 
 Refusal batch_norm_refuses(const Device&, const BatchNorm& op) {
   if (op.accumulate) return "its sums are in fp32 or fp64";
-  return refuses({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
-                 {&op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
+  return refuses_channels({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
+                          {&op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
 }
 void batch_norm(Device& device, const BatchNorm& op) {
   CudaDevice& cuda = on(device);
@@ -53,8 +53,8 @@ void batch_norm(Device& device, const BatchNorm& op) {
 }
 
 Refusal inference_refuses(const Device&, const BatchNormInference& op) {
-  return refuses({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
-                 {&op.scale, &op.shift, &op.running_mean, &op.running_variance});
+  return refuses_channels({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
+                          {&op.scale, &op.shift, &op.running_mean, &op.running_variance});
 }
 void inference(Device& device, const BatchNormInference& op) {
   CudaDevice& cuda = on(device);
@@ -65,8 +65,8 @@ void inference(Device& device, const BatchNormInference& op) {
 }
 
 Refusal backward_refuses(const Device&, const BatchNormBackward& op) {
-  return refuses({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.mean, &op.variance},
-                 {&op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
+  return refuses_channels({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.mean, &op.variance},
+                          {&op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
 }
 void backward(Device& device, const BatchNormBackward& op) {
   CudaDevice& cuda = on(device);
@@ -81,8 +81,8 @@ void backward(Device& device, const BatchNormBackward& op) {
 }
 
 Refusal inference_backward_refuses(const Device&, const BatchNormInferenceBackward& op) {
-  return refuses({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.running_mean, &op.running_variance},
-                 {&op.scale, &op.running_mean, &op.running_variance, &op.dscale, &op.dshift});
+  return refuses_channels({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.running_mean, &op.running_variance},
+                          {&op.scale, &op.running_mean, &op.running_variance, &op.dscale, &op.dshift});
 }
 void inference_backward(Device& device, const BatchNormInferenceBackward& op) {
   CudaDevice& cuda = on(device);
@@ -99,7 +99,7 @@ void inference_backward(Device& device, const BatchNormInferenceBackward& op) {
 }
 
 Refusal softmax_refuses(const Device&, const SoftmaxCrossEntropy& op) {
-  return refuses({&op.logits, &op.log_probabilities}, {&op.logits, &op.labels}, {&op.loss});
+  return refuses_channels({&op.logits, &op.log_probabilities}, {&op.logits, &op.labels}, {&op.loss});
 }
 void softmax(Device& device, const SoftmaxCrossEntropy& op) {
   CudaDevice& cuda = on(device);

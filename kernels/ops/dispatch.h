@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -92,18 +91,17 @@ struct TouchVisitor {
   void attribute(const auto&) {}
 };
 
-template <class Op>
 struct Choice {
-  const Kernel<Op>* kernel;
-  LoggedKernel what;  // operation, dtypes, row, speed, refusals
+  const void* kernel;  // the Kernel<Op>
+  LoggedKernel what;   // operation, dtypes, row, speed, refusals
 };
+using Choices = std::unordered_map<Signature, Choice, SignatureHash>;
 
 template <class Op>
-using ChoiceMap = std::unordered_map<Signature, Choice<Op>, SignatureHash>;
-
-struct DispatchState {
-  ForAllOperations<ChoiceMap> choices;
+struct ChoicesOf {
+  Choices choices;
 };
+struct DispatchState : Operations::OfEach<ChoicesOf> {};
 
 }  // namespace ops_detail
 
@@ -111,6 +109,9 @@ struct DispatchState {
 struct Dispatch {
   static void log(const void* choice, const LoggedKernel& what, Repeats repeats);
   static ops_detail::DispatchState& state(Device& device);
+  static const ops_detail::Choice* known(const ops_detail::Choices& choices, const Signature& signature);
+  static const ops_detail::Choice& keep(ops_detail::Choices& choices, Signature signature, ops_detail::Choice choice);
+  static void refused(LoggedKernel& what, std::string_view row, const std::string& reason);
   [[noreturn]] static void nobody(const LoggedKernel& what, const Device& device);
 };
 
@@ -137,27 +138,30 @@ Device& device_of(const Op& op) {
 }
 
 template <Operation Op>
-const Choice<Op>& choice_for(Device& device, const Op& op) {
-  auto& choices = std::get<ChoiceMap<Op>>(Dispatch::state(device).choices);
+const Choice& choice_for(Device& device, const Op& op) {
+  Choices& choices = static_cast<ChoicesOf<Op>&>(Dispatch::state(device)).choices;
   Signature signature = signature_of(op);
-  if (const auto found = choices.find(signature); found != choices.end()) return found->second;
+  if (const Choice* known = Dispatch::known(choices, signature)) return *known;
   op.check();
   BytesVisitor bytes;
   op.visit(bytes);
-  Choice<Op> choice{nullptr,
-                    {std::string(Op::name), "", dtypes_of(op), "", Speed::real, 0, {}, bytes.read, bytes.written}};
+  LoggedKernel what{std::string(Op::name), "", dtypes_of(op), "", Speed::real, 0, {}, bytes.read, bytes.written};
   for (const Kernel<Op>& kernel : device.kernels().template of<Op>()) {
-    if (Refusal refusal = kernel.refuses(device, op)) {
-      choice.what.refusals.push_back(std::string(kernel.name) + ": " + *refusal);
+    if (const Refusal refusal = kernel.refuses(device, op)) {
+      Dispatch::refused(what, kernel.name, *refusal);
       continue;
     }
-    choice.kernel = &kernel;
-    choice.what.row = kernel.name;
-    choice.what.speed = kernel.speed;
-    if (kernel.choice) choice.what.choices.push_back(kernel.choice(device, op));
-    return choices.emplace(std::move(signature), std::move(choice)).first->second;
+    what.row = kernel.name;
+    what.speed = kernel.speed;
+    if (kernel.choice) what.choices.push_back(kernel.choice(device, op));
+    return Dispatch::keep(choices, std::move(signature), {&kernel, std::move(what)});
   }
-  Dispatch::nobody(choice.what, device);
+  Dispatch::nobody(what, device);
+}
+
+template <Operation Op>
+const Kernel<Op>& kernel_of(const Choice& choice) {
+  return *static_cast<const Kernel<Op>*>(choice.kernel);
 }
 
 }  // namespace ops_detail
@@ -170,18 +174,19 @@ void run_with(const Kernel<Op>& kernel, const Op& op) {
 
 template <Operation Op>
 void run(const Op& op) {
-  const auto& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
+  const ops_detail::Choice& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
+  const Kernel<Op>& kernel = ops_detail::kernel_of<Op>(choice);
   {
     const EmulationScope scope(choice.what.speed == Speed::emulated);
     const RowScope row;
-    run_with(*choice.kernel, op);
+    run_with(kernel, op);
   }
-  Dispatch::log(&choice, choice.what, choice.kernel->repeats);
+  Dispatch::log(&choice, choice.what, kernel.repeats);
 }
 
 template <Operation Op>
 const Kernel<Op>& chosen(const Op& op) {
-  return *ops_detail::choice_for(ops_detail::device_of(op), op).kernel;
+  return ops_detail::kernel_of<Op>(ops_detail::choice_for(ops_detail::device_of(op), op));
 }
 
 }  // namespace halfmark::kernels

@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "kernels/ops/kernel.h"
@@ -31,8 +29,13 @@ namespace halfmark::kernels {
 // The one list of operations; rows, tests and micro benchmarks are generated from it.
 template <class... Ops>
 struct OperationList {
+  template <class... Bases>
+  struct Joined : Bases... {};
+  // Something of each operation, found by its type: static_cast<F<Op>&>(of_each). A tuple of as many elements takes
+  // seconds to compile in every file.
   template <template <class> class F>
-  using Tuple = std::tuple<F<Ops>...>;
+  using OfEach = Joined<F<Ops>...>;
+  static void each(auto&& f) { (f.template operator()<Ops>(), ...); }
   template <class... More>
   OperationList<Ops..., More...> operator+(OperationList<More...>) const;
 };
@@ -60,9 +63,6 @@ using Operations =
              losses_of(losses::All()) + backward_losses_of(losses::All()) +
              OperationList<CtcLoss, CtcLossBackward, Cast, Reorder, Unscale, GradientNorm, ClipGradients, SgdStep,
                            AdamStep>());
-template <template <class> class F>
-using ForAllOperations = Operations::Tuple<F>;
-
 template <class Op>
 using KernelList = std::vector<Kernel<Op>>;
 
@@ -70,19 +70,24 @@ class KernelTable {
  public:
   template <Operation Op>
   KernelList<Op>& of() {
-    return std::get<KernelList<Op>>(lists_);
+    return static_cast<ListOf<Op>&>(lists_).rows;
   }
   template <Operation Op>
   const KernelList<Op>& of() const {
-    return std::get<KernelList<Op>>(lists_);
+    return static_cast<const ListOf<Op>&>(lists_).rows;
   }
   // f(list) for every operation, in the order above.
   void each(auto&& f) const {
-    std::apply([&](const auto&... list) { (f(list), ...); }, lists_);
+    Operations::each([&]<class Op>() { f(of<Op>()); });
   }
 
  private:
-  ForAllOperations<KernelList> lists_;
+  template <class Op>
+  struct ListOf {
+    KernelList<Op> rows;
+  };
+  struct Lists : Operations::OfEach<ListOf> {};  // a short name for the linker
+  Lists lists_;
 };
 
 Signature signature_of(const Operation auto& op);

@@ -6,31 +6,18 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
 #include <set>
 #include <string>
-#include <type_traits>
+#include <string_view>
 #include <vector>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
-#include "kernels/ops/ops_cases_contraction.h"
-#include "kernels/ops/ops_cases_ctc.h"
-#include "kernels/ops/ops_cases_dot.h"
-#include "kernels/ops/ops_cases_elementwise.h"
-#include "kernels/ops/ops_cases_fused.h"
-#include "kernels/ops/ops_cases_image.h"
-#include "kernels/ops/ops_cases_loss.h"
-#include "kernels/ops/ops_cases_norm.h"
-#include "kernels/ops/ops_cases_optimizer.h"
-#include "kernels/ops/ops_cases_quantize.h"
-#include "kernels/ops/ops_cases_resample.h"
-#include "kernels/ops/ops_cases_sequence.h"
-#include "kernels/ops/ops_cases_training.h"
-#include "kernels/ops/row_under_test.h"
+#include "kernels/ops/cases/cases.h"
+#include "kernels/ops/cases/row_under_test.h"
 
 namespace halfmark::kernels {
 namespace {
@@ -45,21 +32,11 @@ Device& device_named(const std::string& name) {
 
 struct RowTest {
   std::string device, operation, row;
-  std::function<void()> run;
+  size_t number;
+  void (*run)(const RowTest&);
 };
 
-template <Operation Op>
-void try_row(const std::string& device_name, size_t number) {
-  Device& device = device_named(device_name);
-  const Kernel<Op>& kernel = device.kernels().of<Op>()[number];
-  ops_cases::RowUnderTest<Op> row(device, kernel);
-  // Tensor cores, including simulated ones, truncate operands beyond tf32; these rows round as Math says.
-  const bool reference = kernel.name == "reference";
-  const bool rounds_as_stated = kernel.name == "upcast" || kernel.name.starts_with("after-product");
-  const bool strict = reference || (device_name == "cpu" && rounds_as_stated);
-  row.run_all(ops_cases::tested_axes(), strict);
-  // The reference rows of all host devices are the same code.
-  if (!reference || device_name == "cpu") row.run_all(ops_cases::long_axes(), strict);
+void expect_no_findings(const ops_cases::Findings& row) {
   constexpr size_t kShown = 20;
   for (size_t i = 0; i < row.findings().size() && i < kShown; ++i) ADD_FAILURE() << row.findings()[i];
   if (row.findings().size() > kShown) ADD_FAILURE() << "and " << row.findings().size() - kShown << " more";
@@ -68,23 +45,39 @@ void try_row(const std::string& device_name, size_t number) {
   EXPECT_GT(row.taken(), 0) << "the row supported no case, so it was not tested; it said" << said;
 }
 
+template <Operation Op>
+void try_row(const RowTest& test) {
+  Device& device = device_named(test.device);
+  ops_cases::RowUnderTest<Op> row(device, device.kernels().of<Op>()[test.number]);
+  // Tensor cores, including simulated ones, truncate operands beyond tf32; these rows round as Math says.
+  const bool reference = test.row == "reference";
+  const bool rounds_as_stated = test.row == "upcast" || test.row.starts_with("after-product");
+  const bool strict = reference || (test.device == "cpu" && rounds_as_stated);
+  row.run_all(ops_cases::tested_axes(), strict);
+  // The reference rows of all host devices are the same code.
+  if (!reference || test.device == "cpu") row.run_all(ops_cases::long_axes(), strict);
+  expect_no_findings(row);
+}
+
 // The devices whose rows this program tests: all, or those whose names begin with this text.
 #ifndef HALFMARK_ROWS_OF
 #define HALFMARK_ROWS_OF ""
 #endif
+
+void add_row(std::vector<RowTest>& tests, const std::string& device, std::string_view operation, std::string_view row,
+             size_t number, void (*run)(const RowTest&)) {
+#if HALFMARK_SANITIZED
+  if (row == "reference" && device != "cpu") return;  // the same code, and slow
+#endif
+  tests.push_back({device, std::string(operation), std::string(row), number, run});
+}
 
 std::vector<RowTest> every_row() {
   std::vector<RowTest> tests;
   for (const DeviceRow& row : known_devices()) {
     if (!row.absent.empty() || !row.name.starts_with(HALFMARK_ROWS_OF)) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
-      for (size_t i = 0; i < list.size(); ++i) {
-#if HALFMARK_SANITIZED
-        if (list[i].name == "reference" && row.name != "cpu") continue;  // the same code, and slow
-#endif
-        tests.push_back({row.name, std::string(Op::name), std::string(list[i].name),
-                         [name = row.name, i] { try_row<Op>(name, i); }});
-      }
+      for (size_t i = 0; i < list.size(); ++i) add_row(tests, row.name, Op::name, list[i].name, i, try_row<Op>);
     });
   }
   return tests;
@@ -96,7 +89,7 @@ void PrintTo(const RowTest& test, std::ostream* out) {
 
 class EveryRow : public testing::TestWithParam<RowTest> {};
 
-TEST_P(EveryRow, AgreesWithFp64) { GetParam().run(); }
+TEST_P(EveryRow, AgreesWithFp64) { GetParam().run(GetParam()); }
 
 std::string readable(const testing::TestParamInfo<RowTest>& info) {
   std::string name = info.param.device + "_" + info.param.operation + "_" + info.param.row;
@@ -112,17 +105,23 @@ TEST(Ops, HasDevices) {
   if (every_row().empty()) GTEST_SKIP() << "no device here has a name that begins with " HALFMARK_ROWS_OF;
 }
 
+void expect_rows(const std::string& device, std::string_view operation, const std::vector<std::string_view>& names) {
+  // A device without matrix instructions has no such rows; block scales exist from Blackwell on.
+  if (operation != DotProducts::name) {
+    EXPECT_FALSE(names.empty()) << device << " has no row for " << operation;
+  }
+  std::set<std::string_view> seen;
+  for (const std::string_view name : names)
+    EXPECT_TRUE(seen.insert(name).second) << device << " " << operation << " " << name << " twice";
+}
+
 TEST(Ops, EveryDeviceHasARowForEveryOperation) {
   for (const DeviceRow& row : known_devices()) {
     if (!row.absent.empty()) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
-      // A device without matrix instructions has no such rows; block scales exist from Blackwell on.
-      if (!std::is_same_v<Op, DotProducts>) {
-        EXPECT_FALSE(list.empty()) << row.name << " has no row for " << Op::name;
-      }
-      std::set<std::string_view> names;
-      for (const Kernel<Op>& kernel : list)
-        EXPECT_TRUE(names.insert(kernel.name).second) << row.name << " " << Op::name << " " << kernel.name << " twice";
+      std::vector<std::string_view> names;
+      for (const Kernel<Op>& kernel : list) names.push_back(kernel.name);
+      expect_rows(row.name, Op::name, names);
     });
   }
 }

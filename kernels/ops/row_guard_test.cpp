@@ -10,9 +10,9 @@
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/cases/cases.h"
+#include "kernels/ops/cases/row_under_test.h"
 #include "kernels/ops/formulas.h"
-#include "kernels/ops/ops_cases_elementwise.h"
-#include "kernels/ops/row_under_test.h"
 
 namespace halfmark::kernels {
 namespace {

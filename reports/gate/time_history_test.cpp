@@ -50,7 +50,7 @@ class SimulatedMachine {
 
 const Measurement& process_time(const Report& report) { return report.records[0].measurements[0]; }
 
-TEST(TimeHistory, BoundsTheShiftBetweenDaysFromAbove) {
+TEST(SlowTimeHistory, BoundsTheShiftBetweenDaysFromAbove) {
   int too_low = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SimulatedMachine machine(0.03, 1, seed);
@@ -112,7 +112,7 @@ TEST(TimeHistory, LetsTheGateFindWhatAShiftBetweenDaysWouldExplainElsewhere) {
   EXPECT_EQ(exit_code(base, steady.next_day(1.2), wild), 3);
 }
 
-TEST(TimeHistory, KeepsTheRateOfFalseAlarms) {
+TEST(SlowTimeHistory, KeepsTheRateOfFalseAlarms) {
   int alarms = 0, alarms_without_days = 0;
   constexpr int kComparisons = 60;
   for (uint64_t seed = 0; seed < kComparisons; ++seed) {

@@ -102,7 +102,7 @@ DecisionRules with_layouts(int layouts = 24) {
 const SimulatedNoise kOwnOffsets{.name = "layout offsets 2 %, of each case", .layout = kLayoutSpread};
 const SimulatedNoise kCommonOffset{.name = "layout offset 2 %, of all cases", .common_layout = kLayoutSpread};
 
-TEST(DecisionInNoise, CallsNoPlacementOfCodeARegression) {
+TEST(SlowPlacement, CallsNoPlacementOfCodeARegression) {
   EXPECT_GE(compare_builds(kOwnOffsets, {}, 20).alarmed, 18) << "without the margin, this noise raises alarms";
   EXPECT_LE(compare_builds(kOwnOffsets, with_placement(), 100).alarmed, 2);  // 0.3 expected
   EXPECT_LE(compare_builds(kCommonOffset, with_placement(), 100).alarmed, 2);

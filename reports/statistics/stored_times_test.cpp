@@ -70,7 +70,7 @@ const SimulatedNoise& noise_called(const std::string& name) {
   throw std::invalid_argument(name);
 }
 
-TEST(StoredTimes, RaiseNoFalseAlarmInNoiseThatRemembers) {
+TEST(SlowStoredTimes, RaiseNoFalseAlarmInNoiseThatRemembers) {
   for (const char* name : {"AR(1) 0.8", "AR(1) 0.9", "random walk", "day shifts, AR(1) 0.9"})
     EXPECT_EQ(compare_reports(noise_called(name), 10, 100).alarmed, 0) << name;
   const StoredTally days = compare_reports(noise_called("day shifts 3 %"), 20, 150);
@@ -79,7 +79,7 @@ TEST(StoredTimes, RaiseNoFalseAlarmInNoiseThatRemembers) {
       << "without the test against days, this noise raises alarms; else it shows nothing";
 }
 
-TEST(StoredTimes, FindAFifthInIndependentNoise) {
+TEST(SlowStoredTimes, FindAFifthInIndependentNoise) {
   for (const char* name : {"independent", "outliers", "two clocks"}) {
     const StoredTally tally = compare_reports(noise_called(name), 20, 20, 0.2);
     EXPECT_EQ(tally.found, 1) << name;
@@ -88,7 +88,7 @@ TEST(StoredTimes, FindAFifthInIndependentNoise) {
   }
 }
 
-TEST(StoredTimes, LoseNoPowerIfTheMachineHasNoShiftBetweenDays) {
+TEST(SlowStoredTimes, LoseNoPowerIfTheMachineHasNoShiftBetweenDays) {
   StoredRules rules;
   rules.day_spread = 0;
   for (const double effect : {0.1, 0.12}) {

@@ -1,5 +1,4 @@
 // Cases of joined and resampled images, and of the backward of batch norm with fixed statistics.
-#pragma once
 
 #include <algorithm>
 #include <array>
@@ -9,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/cases/image.h"
 
 namespace halfmark::kernels::ops_cases {
 
 template <>
-inline void Cases<CopyChannels>::each(const CaseRequest& request, const RunCase<CopyChannels>& run_case) {
+void Cases<CopyChannels>::each(const CaseRequest& request, const RunCase<CopyChannels>& run_case) {
   struct Piece {
     int64_t from, to, count;
   };
@@ -44,17 +43,20 @@ inline void Cases<CopyChannels>::each(const CaseRequest& request, const RunCase<
   });
 }
 
+namespace {
+
 struct ResampleSize {
   Resampling resampling;
   Shape x;
   int64_t h, w;
 };
-inline constexpr std::array<Resampling, 4> kResamplings = {Resampling::bilinear, Resampling::bilinear_corners,
-                                                           Resampling::adaptive_average, Resampling::nearest};
+
+constexpr std::array<Resampling, 4> kResamplings = {Resampling::bilinear, Resampling::bilinear_corners,
+                                                    Resampling::adaptive_average, Resampling::nearest};
 
 // The weight of pixel `from` of `in` in pixel `to` of `out`, written down apart from sources_of(): a hat function around
 // the source of the pixel for bilinear, the share of an interval for the mean.
-inline double resample_weight(Resampling resampling, int64_t from, int64_t in, int64_t to, int64_t out) {
+double resample_weight(Resampling resampling, int64_t from, int64_t in, int64_t to, int64_t out) {
   const auto size = static_cast<double>(in), wanted = static_cast<double>(out), place = static_cast<double>(to);
   if (resampling == Resampling::adaptive_average) {
     const double first = std::floor(place * size / wanted), end = std::ceil((place + 1) * size / wanted);
@@ -70,7 +72,7 @@ inline double resample_weight(Resampling resampling, int64_t from, int64_t in, i
 }
 
 // f(element of the image, element of the result, weight) for weights other than 0.
-inline void each_resampled(const ResampleSize& s, auto&& f) {
+void each_resampled(const ResampleSize& s, auto&& f) {
   for (int64_t plane = 0; plane < s.x[0] * s.x[1]; ++plane)
     for (int64_t y = 0; y < s.h; ++y)
       for (int64_t x = 0; x < s.w; ++x)
@@ -84,7 +86,7 @@ inline void each_resampled(const ResampleSize& s, auto&& f) {
           }
 }
 
-inline void each_resample(const CaseRequest& request, auto&& f) {
+void each_resample(const CaseRequest& request, auto&& f) {
   each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
     if (!request.axes.norm_forms) {  // one case
       const Shape& x = request.axes.norms[0];
@@ -102,10 +104,12 @@ inline void each_resample(const CaseRequest& request, auto&& f) {
 
 // Weights are products of two numbers of which each has an error of a few units relative to 1, not to itself: near a
 // pixel a weight is a small difference.
-inline double resample_slack(const Format& format, double terms) { return gamma(terms + 12, format); }
+double resample_slack(const Format& format, double terms) { return gamma(terms + 12, format); }
+
+}  // namespace
 
 template <>
-inline void Cases<Resample2d>::each(const CaseRequest& request, const RunCase<Resample2d>& run_case) {
+void Cases<Resample2d>::each(const CaseRequest& request, const RunCase<Resample2d>& run_case) {
   each_resample(request, [&](const std::string& name, const ResampleSize& s, auto make, Layout out_layout) {
     const Tensor x = make(s.x, 1);
     Tensor out(request.device, {s.x[0], s.x[1], s.h, s.w}, x.dtype(), out_layout);
@@ -124,7 +128,7 @@ inline void Cases<Resample2d>::each(const CaseRequest& request, const RunCase<Re
 }
 
 template <>
-inline void Cases<Resample2dBackward>::each(const CaseRequest& request, const RunCase<Resample2dBackward>& run_case) {
+void Cases<Resample2dBackward>::each(const CaseRequest& request, const RunCase<Resample2dBackward>& run_case) {
   each_resample(request, [&](const std::string& name, const ResampleSize& s, auto make, Layout out_layout) {
     const Tensor dy = make({s.x[0], s.x[1], s.h, s.w}, 1);
     Tensor dx(request.device, s.x, dy.dtype(), out_layout);
@@ -143,8 +147,8 @@ inline void Cases<Resample2dBackward>::each(const CaseRequest& request, const Ru
 }
 
 template <>
-inline void Cases<BatchNormInferenceBackward>::each(const CaseRequest& request,
-                                                    const RunCase<BatchNormInferenceBackward>& run_case) {
+void Cases<BatchNormInferenceBackward>::each(const CaseRequest& request,
+                                             const RunCase<BatchNormInferenceBackward>& run_case) {
   const auto each = [&](const std::string& image, auto make, Layout out_layout) {
     for (const Shape& shape : request.axes.norms) {
       const Tensor x = make(shape, 1), dy = make(shape, 5);

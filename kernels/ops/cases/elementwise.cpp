@@ -1,58 +1,19 @@
 // Cases of the element-wise operations.
-#pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/number/convert.h"
-#include "kernels/ops/ops_cases_image.h"
+
+#include "kernels/ops/cases/elementwise.h"
 
 namespace halfmark::kernels::ops_cases {
 
-// Images of every layout, and matrices. f(name, make, shape, out_layout); `several` as in each_image().
-inline void each_tensor(const CaseRequest& request, auto&& f, bool several = false) {
-  const auto each_size = [&](const std::string& image, auto make, Layout out_layout) {
-    for (const Shape& shape : request.axes.elements) f(image + " " + shape.text(), make, shape, out_layout);
-  };
-  each_image(request, request.axes.dtypes, each_size, several);
-  for (const DType dtype : request.axes.dtypes)
-    for (const Shape& matrix : request.axes.matrices)
-      f(
-          std::string(name_of(dtype)) + " matrix",
-          [&request, dtype](const Shape& shape, uint64_t seed) {
-            return random_tensor(request, shape, dtype, Layout::plain, seed);
-          },
-          matrix, Layout::plain);
-}
-
-inline std::vector<double> sums_slack(const std::vector<double>& a, const std::vector<double>& b,
-                                      const Format& format) {
-  std::vector<double> slack(a.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    slack[i] = std::isfinite(a[i] + b[i]) ? gamma(1, format) * std::fabs(a[i] + b[i]) : 0;
-  return slack;
-}
-
-// Puts zeros, infinities, NaN, subnormals and the ends of the range among the values, except in the last element: if it
-// is never written, it must not pass for an expected NaN.
-inline void sprinkle_special_values(const Tensor& tensor, size_t first) {
-  if (tensor.layout() == Layout::opaque) return;  // a library made it, with its padding
-  const Format& format = format_of(tensor.dtype());
-  const double tiny = smallest(format), huge = format.max_finite();
-  const double specials[] = {0.0, -0.0, HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN), tiny, -tiny, huge, -huge};
-  std::vector<double> values = tensor.values();
-  for (size_t k = 0; k < std::size(specials) && first + 5 * k + 1 < values.size(); ++k)
-    values[first + 5 * k] = specials[k];
-  Tensor(tensor).set_values(values);
-}
-
 template <>
-inline void Cases<AddBias>::each(const CaseRequest& request, const RunCase<AddBias>& run_case) {
+void Cases<AddBias>::each(const CaseRequest& request, const RunCase<AddBias>& run_case) {
   each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
     for (const bool in_place : request.axes.in_place)
       for (const bool narrow : request.axes.narrow_bias) {
@@ -77,7 +38,7 @@ inline void Cases<AddBias>::each(const CaseRequest& request, const RunCase<AddBi
 }
 
 template <>
-inline void Cases<BiasGradient>::each(const CaseRequest& request, const RunCase<BiasGradient>& run_case) {
+void Cases<BiasGradient>::each(const CaseRequest& request, const RunCase<BiasGradient>& run_case) {
   each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout) {
     const Tensor dy = make(shape, 1);
     for (const bool narrow : request.axes.narrow_bias) {
@@ -97,65 +58,64 @@ inline void Cases<BiasGradient>::each(const CaseRequest& request, const RunCase<
   });
 }
 
+namespace {
+
 // If the expected result is not finite, the actual result must be the same non-finite value. `x` multiplies what an
 // intermediate result loses to underflow.
-inline double activation_slack(double expected, double magnitude, double steps, double x, DType dtype) {
+double activation_slack(double expected, double magnitude, double steps, double x, DType dtype) {
   if (steps == 0 || !std::isfinite(expected) || !std::isfinite(magnitude)) return 0;
   const double lost = std::isfinite(x) ? smallest(wide_format(dtype)) * (1 + std::fabs(x)) : 0;
   return gamma(steps, wide_format(dtype)) * magnitude + lost;
 }
 
-template <class Row>
-struct Cases<Activation<Row>> {
-  static void each(const CaseRequest& request, const RunCase<Activation<Row>>& run_case) {
-    each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
-      for (const bool in_place : request.axes.in_place) {
-        const Tensor x = make(shape, 1);
-        if (request.axes.special_values) sprinkle_special_values(x, 3);
-        Tensor out = in_place ? x : Tensor(request.device, shape, x.dtype(), out_layout);
-        run_case(name + (in_place ? " in place" : ""), {.x = x, .out = out}, [&](CaseResult& result) {
-          std::vector<double> expected = result.before(x), slack;
-          for (double& value : expected) {
-            const double given = value;
-            value = Row::forward(given);
-            slack.push_back(activation_slack(value, std::fabs(value), Row::forward_steps, given, x.dtype()));
-          }
-          result.expect_close(out, expected, slack);
-        });
-      }
-    });
-  }
-};
+}  // namespace
 
-template <class Row>
-struct Cases<ActivationBackward<Row>> {
-  static void each(const CaseRequest& request, const RunCase<ActivationBackward<Row>>& run_case) {
-    each_tensor(
-        request,
-        [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
-          for (const bool in_place : request.axes.in_place) {
-            const Tensor kept = make(shape, 1), dy = make(shape, 2);
-            if (request.axes.special_values) sprinkle_special_values(kept, 3), sprinkle_special_values(dy, 5);
-            Tensor dx = in_place ? dy : Tensor(request.device, shape, dy.dtype(), out_layout);
-            run_case(name + (in_place ? " in place" : ""), {.kept = kept, .dy = dy, .dx = dx}, [&](CaseResult& result) {
-              std::vector<double> expected = result.before(dy), slack;
-              const std::vector<double> kv = kept.values();
-              for (size_t i = 0; i < expected.size(); ++i) {
-                const double gradient = expected[i];
-                expected[i] = Row::backward(kv[i], gradient);
-                slack.push_back(activation_slack(expected[i], std::max(std::fabs(expected[i]), std::fabs(gradient)),
-                                                 Row::backward_steps, kv[i], dy.dtype()));
-              }
-              result.expect_close(dx, expected, slack);
-            });
-          }
-        },
-        true);
-  }
-};
+void each_activation(const CaseRequest& request, const ActivationRow& row, const RunActivation& run_case) {
+  each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
+    for (const bool in_place : request.axes.in_place) {
+      const Tensor x = make(shape, 1);
+      if (request.axes.special_values) sprinkle_special_values(x, 3);
+      Tensor out = in_place ? x : Tensor(request.device, shape, x.dtype(), out_layout);
+      run_case(name + (in_place ? " in place" : ""), x, out, [&](CaseResult& result) {
+        std::vector<double> expected = result.before(x), slack;
+        for (double& value : expected) {
+          const double given = value;
+          value = row.forward(given);
+          slack.push_back(activation_slack(value, std::fabs(value), row.forward_steps, given, x.dtype()));
+        }
+        result.expect_close(out, expected, slack);
+      });
+    }
+  });
+}
+
+void each_activation_backward(const CaseRequest& request, const ActivationRow& row,
+                              const RunActivationBackward& run_case) {
+  each_tensor(
+      request,
+      [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
+        for (const bool in_place : request.axes.in_place) {
+          const Tensor kept = make(shape, 1), dy = make(shape, 2);
+          if (request.axes.special_values) sprinkle_special_values(kept, 3), sprinkle_special_values(dy, 5);
+          Tensor dx = in_place ? dy : Tensor(request.device, shape, dy.dtype(), out_layout);
+          run_case(name + (in_place ? " in place" : ""), kept, dy, dx, [&](CaseResult& result) {
+            std::vector<double> expected = result.before(dy), slack;
+            const std::vector<double> kv = kept.values();
+            for (size_t i = 0; i < expected.size(); ++i) {
+              const double gradient = expected[i];
+              expected[i] = row.backward(kv[i], gradient);
+              slack.push_back(activation_slack(expected[i], std::max(std::fabs(expected[i]), std::fabs(gradient)),
+                                               row.backward_steps, kv[i], dy.dtype()));
+            }
+            result.expect_close(dx, expected, slack);
+          });
+        }
+      },
+      true);
+}
 
 template <>
-inline void Cases<Add>::each(const CaseRequest& request, const RunCase<Add>& run_case) {
+void Cases<Add>::each(const CaseRequest& request, const RunCase<Add>& run_case) {
   enum class Out : uint8_t { own, first, second };
   each_tensor(
       request,
@@ -182,9 +142,11 @@ inline void Cases<Add>::each(const CaseRequest& request, const RunCase<Add>& run
       true);
 }
 
+namespace {
+
 // Zeros, infinities, NaN, and what lies next to the ends of the range of `to`, where rounding overflows or underflows. The
 // last element stays.
-inline void add_ends_of_range(std::vector<double>& values, DType from, DType to) {
+void add_ends_of_range(std::vector<double>& values, DType from, DType to) {
   const Format &source = format_of(from), &target = format_of(to);
   if (!source.has_nan() || !target.has_nan() || source.is_scale() || target.is_scale()) return;
   const double huge = target.max_finite(), tiny = smallest(target), u = target.unit_roundoff();
@@ -209,8 +171,10 @@ inline void add_ends_of_range(std::vector<double>& values, DType from, DType to)
     }
 }
 
+}  // namespace
+
 template <>
-inline void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case) {
+void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case) {
   const Axes& axes = request.axes;
   const Shape& shape = axes.cast_shape;
   for (const DType from : axes.cast_from)
@@ -237,7 +201,7 @@ inline void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& r
 }
 
 template <>
-inline void Cases<Reorder>::each(const CaseRequest& request, const RunCase<Reorder>& run_case) {
+void Cases<Reorder>::each(const CaseRequest& request, const RunCase<Reorder>& run_case) {
   each_image(request, request.axes.reorder_dtypes, [&](const std::string& image, auto make, Layout) {
     for (const Shape& shape : request.axes.elements)
       for (const Layout to : request.axes.reorder_to) {

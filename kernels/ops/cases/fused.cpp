@@ -1,6 +1,5 @@
 // Cases of products with bias and activation, and of their backward. One rounding is allowed for each output: a row that
 // stores the product in the dtype of the result before it adds the bias is beyond the bounds.
-#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -9,24 +8,26 @@
 #include <vector>
 
 #include "kernels/ops/activations.h"
-#include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/cases/contraction.h"
 
 namespace halfmark::kernels::ops_cases {
 
+namespace {
+
 // The format of what follows the sums.
-inline const Format& epilogue_format(const Math& math) { return math.accumulate == kFp64 ? kFp64 : kFp32; }
+const Format& epilogue_format(const Math& math) { return math.accumulate == kFp64 ? kFp64 : kFp32; }
 
 // Of a product before bias and activation. A library may have rounded it.
-inline double fused_slack(const Sum& sum, const ContractionTypes& types, const CaseRequest& request) {
+double fused_slack(const Sum& sum, const ContractionTypes& types, const CaseRequest& request) {
   const double slack = slack_of(sum, types, request.strict);
   if (!request.rounds_between || slack == 0) return slack;
   return slack + format_of(types.out).unit_roundoff() * (std::fabs(sum.value) + slack);
 }
 
-inline constexpr double kSteepestGelu = 1.13;  // the largest slope of GELU is 1.129, near x = 1.41
+constexpr double kSteepestGelu = 1.13;  // the largest slope of GELU is 1.129, near x = 1.41
 
-inline std::string fused_name(const ContractionTypes& types, const MatmulSize& size, FusedActivation activation,
-                              bool transpose_a, bool transpose_b) {
+std::string fused_name(const ContractionTypes& types, const MatmulSize& size, FusedActivation activation,
+                       bool transpose_a, bool transpose_b) {
   return text_of({types.a, types.b, types.out}) + " " + types.note + " m" + std::to_string(size.m) + " n" +
          std::to_string(size.n) + " k" + std::to_string(size.k) + " " + std::string(name_of(activation)) +
          (transpose_a ? " a^T" : "") + (transpose_b ? " b^T" : "");
@@ -55,13 +56,15 @@ struct Factors {
   }
 };
 
-inline bool mask_bit(const std::vector<double>& mask, int64_t row, int64_t column, int64_t columns) {
+bool mask_bit(const std::vector<double>& mask, int64_t row, int64_t column, int64_t columns) {
   const auto byte = static_cast<int>(mask[static_cast<size_t>(row * relu_mask_bytes(columns) + column / 8)]);
   return (byte >> (column % 8) & 1) != 0;
 }
 
+}  // namespace
+
 template <>
-inline void Cases<FusedMatmul>::each(const CaseRequest& request, const RunCase<FusedMatmul>& run_case) {
+void Cases<FusedMatmul>::each(const CaseRequest& request, const RunCase<FusedMatmul>& run_case) {
   for (const ContractionTypes& types : request.axes.contractions)
     for (const MatmulSize& size : request.axes.matmuls)
       for (const FusedForm& form : request.axes.fused) {
@@ -128,7 +131,7 @@ inline void Cases<FusedMatmul>::each(const CaseRequest& request, const RunCase<F
 }
 
 template <>
-inline void Cases<FusedMatmulBackward>::each(const CaseRequest& request, const RunCase<FusedMatmulBackward>& run_case) {
+void Cases<FusedMatmulBackward>::each(const CaseRequest& request, const RunCase<FusedMatmulBackward>& run_case) {
   for (const ContractionTypes& types : request.axes.contractions)
     for (const MatmulSize& size : request.axes.matmuls)
       for (const FusedBackwardForm& form : request.axes.fused_backward) {

@@ -1,16 +1,21 @@
 // Cases of the element-wise losses and of cross-entropy with weights, smoothing and ignored labels.
-#pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 #include <string>
-#include <type_traits>
+#include <string_view>
 #include <vector>
 
-#include "kernels/ops/ops_cases_training.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/cases/elementwise.h"
+#include "kernels/ops/losses.h"
 
 namespace halfmark::kernels::ops_cases {
+
+namespace {
 
 // A loss of one element in fp64 from its definition. The sizes are the sums of the magnitudes of the terms, whose
 // roundings the allowed error counts.
@@ -18,73 +23,94 @@ struct PlainElementLoss {
   double value, slope, value_size, slope_size;
 };
 
-inline double plain_share(double x) { return 1 / (1 + std::exp(-x)); }
+double plain_share(double x) { return 1 / (1 + std::exp(-x)); }
 
-template <class Row>
-PlainElementLoss plain_element_loss(double x, double y, double a, double b) {
-  const double d = x - y, p = plain_share(x), q = plain_share(-x);
-  if constexpr (std::is_same_v<Row, losses::Mse>) return {d * d, 2 * d, d * d, 2 * std::fabs(d)};
-  if constexpr (std::is_same_v<Row, losses::SmoothL1>) {
-    const double sign = d > 0 ? 1 : -1, size = std::fabs(d);
-    const bool inside = size < a;
-    const double value = inside ? d * d / (2 * a) : size - a / 2;
-    const double slope = inside ? d / a : (d == 0 ? 0 : sign);
-    return {value, std::isnan(d) ? d : slope, size + a / 2, 1};
-  }
-  if constexpr (std::is_same_v<Row, losses::BinaryCrossEntropyWithLogits>) {
-    const double right = a * y * -std::log(p), wrong = (1 - y) * -std::log(q);
-    return {right + wrong, (1 - y) * p - a * y * q, right + wrong + std::fabs(x) * (1 + std::fabs(1 - a)),
-            (1 - y) * p + a * y * q};
-  }
-  if constexpr (std::is_same_v<Row, losses::BinaryCrossEntropy>) {
-    const double right = -y * std::fmax(std::log(x), -100), wrong = -(1 - y) * std::fmax(std::log(1 - x), -100);
-    const double slope = std::isnan(x) ? x : d / std::fmax((1 - x) * x, 1e-12);
-    return {right + wrong, slope, right + wrong, std::fabs(slope)};
-  }
-  if constexpr (std::is_same_v<Row, losses::Focal>) {
-    // The derivatives of the two products, for y = 1 and y = 0, mixed as the definition mixes p_t and alpha_t.
-    const double weight = a < 0 ? 1 : a * y + (1 - a) * (1 - y),
-                 weight_size = a < 0 ? 1 : a * y + std::fabs(1 - a) * (1 - y), pt = p * y + q * (1 - y), miss = 1 - pt;
-    const double entropy = -y * std::log(p) - (1 - y) * std::log(q), power = std::pow(miss, b);
-    const double by_entropy = power * (p - y), by_power = -b * std::pow(miss, b - 1) * (2 * y - 1) * p * q * entropy;
-    return {
-        weight * power * entropy, weight * (by_entropy + (b == 0 ? 0 : by_power)),
-        weight_size * power * (entropy + std::fabs(x)),
-        weight_size * (power * ((1 - y) * p + y * q) + b * std::pow(miss, b - 1) * p * q * (entropy + std::fabs(x)))};
-  }
+PlainElementLoss plain_mse(double x, double y, double, double) {
+  const double d = x - y;
+  return {d * d, 2 * d, d * d, 2 * std::fabs(d)};
 }
 
-// Roundings of an fp32 evaluation: about ten operations and library functions accurate to 4 units; a power multiplies
-// the error of its base.
-template <class Row>
-double element_loss_steps(double b) {
-  return std::is_same_v<Row, losses::Focal> ? 40 + 20 * b : 20;
+PlainElementLoss plain_smooth_l1(double x, double y, double beta, double) {
+  const double d = x - y, sign = d > 0 ? 1 : -1, size = std::fabs(d);
+  const bool inside = size < beta;
+  const double value = inside ? d * d / (2 * beta) : size - beta / 2;
+  const double slope = inside ? d / beta : (d == 0 ? 0 : sign);
+  return {value, std::isnan(d) ? d : slope, size + beta / 2, 1};
+}
+
+PlainElementLoss plain_binary_cross_entropy_with_logits(double x, double y, double a, double) {
+  const double p = plain_share(x), q = plain_share(-x);
+  const double right = a * y * -std::log(p), wrong = (1 - y) * -std::log(q);
+  return {right + wrong, (1 - y) * p - a * y * q, right + wrong + std::fabs(x) * (1 + std::fabs(1 - a)),
+          (1 - y) * p + a * y * q};
+}
+
+PlainElementLoss plain_binary_cross_entropy(double x, double y, double, double) {
+  const double right = -y * std::fmax(std::log(x), -100), wrong = -(1 - y) * std::fmax(std::log(1 - x), -100);
+  const double slope = std::isnan(x) ? x : (x - y) / std::fmax((1 - x) * x, 1e-12);
+  return {right + wrong, slope, right + wrong, std::fabs(slope)};
+}
+
+// The derivatives of the two products, for y = 1 and y = 0, mixed as the definition mixes p_t and alpha_t.
+PlainElementLoss plain_focal(double x, double y, double a, double b) {
+  const double p = plain_share(x), q = plain_share(-x);
+  const double weight = a < 0 ? 1 : a * y + (1 - a) * (1 - y),
+               weight_size = a < 0 ? 1 : a * y + std::fabs(1 - a) * (1 - y), pt = p * y + q * (1 - y), miss = 1 - pt;
+  const double entropy = -y * std::log(p) - (1 - y) * std::log(q), power = std::pow(miss, b);
+  const double by_entropy = power * (p - y), by_power = -b * std::pow(miss, b - 1) * (2 * y - 1) * p * q * entropy;
+  return {weight * power * entropy, weight * (by_entropy + (b == 0 ? 0 : by_power)),
+          weight_size * power * (entropy + std::fabs(x)),
+          weight_size * (power * ((1 - y) * p + y * q) + b * std::pow(miss, b - 1) * p * q * (entropy + std::fabs(x)))};
+}
+
+enum class Outputs : uint8_t { any, probabilities };
+enum class Targets : uint8_t { any, labels };
+
+struct PlainLoss {
+  std::string_view name;
+  PlainElementLoss (*of)(double x, double y, double a, double b);
+  Outputs outputs;
+  Targets targets;
+  // Roundings of an fp32 evaluation: about ten operations and library functions accurate to 4 units; a power multiplies
+  // the error of its base by b.
+  double steps = 20, steps_for_b = 0;
+};
+constexpr PlainLoss kPlainLosses[] = {
+    {losses::Mse::name, plain_mse, Outputs::any, Targets::any},
+    {losses::SmoothL1::name, plain_smooth_l1, Outputs::any, Targets::any},
+    {losses::BinaryCrossEntropyWithLogits::name, plain_binary_cross_entropy_with_logits, Outputs::any, Targets::labels},
+    {losses::BinaryCrossEntropy::name, plain_binary_cross_entropy, Outputs::probabilities, Targets::labels},
+    {losses::Focal::name, plain_focal, Outputs::any, Targets::labels, 40, 20},
+};
+
+const PlainLoss& plain_loss(std::string_view name) {
+  const auto* found = std::ranges::find(kPlainLosses, name, &PlainLoss::name);
+  HM_CHECK(found != std::end(kPlainLosses), std::string(name) + " has no definition in kPlainLosses");
+  return *found;
 }
 
 // f(name, output, target, a, b, loss dtype)
-template <class Row>
-void each_element_loss(const CaseRequest& request, auto&& f) {
+void each_loss_operands(const CaseRequest& request, const ElementLossRow& row, const PlainLoss& plain, auto&& f) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
     for (const std::vector<double>& arguments : request.axes.loss_arguments)
       for (const bool image : request.axes.loss_layouts) {
-        if (!arguments.empty() && Row::argument_a.empty()) continue;
-        const double a = arguments.empty() ? Row::a : arguments[0], b = arguments.empty() ? Row::b : arguments[1];
+        if (!arguments.empty() && !row.takes_arguments) continue;
+        const double a = arguments.empty() ? row.a : arguments[0], b = arguments.empty() ? row.b : arguments[1];
         const Shape shape = image ? Shape{2, 5, 3, 7} : request.axes.loss_shapes.front();
         const Layout layout = image ? Layout::nhwc : Layout::plain;
-        constexpr bool kProbability = std::is_same_v<Row, losses::BinaryCrossEntropy>;
-        constexpr bool kLabels = !std::is_same_v<Row, losses::Mse> && !std::is_same_v<Row, losses::SmoothL1>;
+        const bool probability = plain.outputs == Outputs::probabilities, labels = plain.targets == Targets::labels;
         const Tensor output = filled_tensor(request, shape, dtype, layout, [&] {
           std::vector<double> values = random_values(shape.elements(), 1, Fill::normal, 3);
-          if (kProbability)
+          if (probability)
             for (double& value : values) value = plain_share(value);
-          values[0] = kProbability ? 0 : 0.5, values[1] = kProbability ? 1 : -0.5, values[2] = 0;
+          values[0] = probability ? 0 : 0.5, values[1] = probability ? 1 : -0.5, values[2] = 0;
           return values;
         });
         const Tensor target = filled_tensor(request, shape, dtype, layout, [&] {
           std::vector<double> values = random_values(shape.elements(), 2);
-          if (kLabels)
+          if (labels)
             for (double& value : values) value = value > 0.5 ? 1 : (value > 0 ? 0.25 : 0);
-          values[2] = kLabels ? 1 : 0;  // equal to the output, where that is no label
+          values[2] = labels ? 1 : 0;  // equal to the output, where that is no label
           return values;
         });
         f(text_of({dtype, loss_type}) + " " + shape.text() + " " + std::string(name_of(layout)) + " " +
@@ -94,7 +120,7 @@ void each_element_loss(const CaseRequest& request, auto&& f) {
 }
 
 // f(words, weights): without weights, and with weights of which the first and the fourth are 0.
-inline void each_weighting(const CaseRequest& request, const Tensor& output, auto&& f) {
+void each_weighting(const CaseRequest& request, const Tensor& output, auto&& f) {
   f("", nullptr);
   if (!request.axes.norm_forms) return;
   const Tensor weights = filled_tensor(request, output.shape(), output.dtype(),
@@ -107,76 +133,69 @@ inline void each_weighting(const CaseRequest& request, const Tensor& output, aut
   f(" weighted", &weights);
 }
 
-template <class Row>
-struct Cases<ElementLoss<Row>> {
-  static void each(const CaseRequest& request, const RunCase<ElementLoss<Row>>& run_case) {
-    each_element_loss<Row>(request, [&](const std::string& name, const Tensor& output, const Tensor& target, double a,
-                                        double b, DType loss_type) {
-      Tensor loss(request.device, {1}, loss_type);
-      each_weighting(request, output, [&](const std::string& weighting, const Tensor* weights) {
-        run_case(name + weighting,
-                 ElementLoss<Row>{.output = output, .target = target, .loss = loss, .a = a, .b = b, .weights = weights},
-                 [&](CaseResult& result) {
-                   const std::vector<double> x = output.values(), y = target.values(),
-                                             w = weights ? weights->values() : std::vector<double>(x.size(), 1);
-                   const Format& format = wide_format(output.dtype());
-                   const auto terms = static_cast<double>(x.size()), count = weights ? 1 : terms;
-                   double sum = 0, size = 0;
-                   for (size_t i = 0; i < x.size(); ++i) {
-                     const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
-                     if (w[i] != 0) sum += w[i] * one.value, size += w[i] * one.value_size;
-                   }
-                   const double slack =
-                       gamma(element_loss_steps<Row>(b) + terms, format) * size / count + smallest(format);
-                   result.expect_close(loss, {sum / count}, {slack}, "loss");
-                 });
-      });
-    });
-  }
-};
+}  // namespace
 
-template <class Row>
-struct Cases<ElementLossBackward<Row>> {
-  static void each(const CaseRequest& request, const RunCase<ElementLossBackward<Row>>& run_case) {
-    each_element_loss<Row>(
-        request, [&](const std::string& name, const Tensor& output, const Tensor& target, double a, double b, DType) {
-          if (request.axes.special_values && request.filled) {
-            std::vector<double> values = output.values();
-            values[3] = static_cast<double>(NAN);
-            Tensor(output).set_values(values);
-          }
-          for (const double dloss : request.axes.loss_scales) {
-            Tensor gradient(request.device, output.shape(), output.dtype(), output.layout());
-            each_weighting(request, output, [&](const std::string& weighting, const Tensor* weights) {
-              run_case(name + weighting + " loss scale " + std::to_string(dloss),
-                       ElementLossBackward<Row>{.output = output,
-                                                .target = target,
-                                                .doutput = gradient,
-                                                .a = a,
-                                                .b = b,
-                                                .dloss = dloss,
-                                                .weights = weights},
-                       [&](CaseResult& result) {
-                         const std::vector<double> x = output.values(), y = target.values(),
-                                                   w = weights ? weights->values() : std::vector<double>(x.size(), 1);
-                         const Format& format = wide_format(output.dtype());
-                         std::vector<double> expected(x.size()), slack(x.size());
-                         for (size_t i = 0; i < x.size(); ++i) {
-                           const double factor = w[i] * dloss / (weights ? 1 : static_cast<double>(x.size()));
-                           const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
-                           if (w[i] == 0) continue;
-                           expected[i] = one.slope * factor;
-                           if (std::isfinite(one.slope))
-                             slack[i] = gamma(element_loss_steps<Row>(b), format) * one.slope_size * factor +
-                                        smallest(format) * (1 + factor);
-                         }
-                         result.expect_close(gradient, expected, slack);
-                       });
-            });
-          }
+void each_element_loss(const CaseRequest& request, const ElementLossRow& row, const RunElementLoss& run_case) {
+  const PlainLoss& plain = plain_loss(row.name);
+  each_loss_operands(
+      request, row, plain,
+      [&](const std::string& name, const Tensor& output, const Tensor& target, double a, double b, DType loss_type) {
+        Tensor loss(request.device, {1}, loss_type);
+        each_weighting(request, output, [&](const std::string& weighting, const Tensor* weights) {
+          run_case(name + weighting, {output, target, loss, a, b, 1, weights}, [&](CaseResult& result) {
+            const std::vector<double> x = output.values(), y = target.values(),
+                                      w = weights ? weights->values() : std::vector<double>(x.size(), 1);
+            const Format& format = wide_format(output.dtype());
+            const auto terms = static_cast<double>(x.size()), count = weights ? 1 : terms;
+            double sum = 0, size = 0;
+            for (size_t i = 0; i < x.size(); ++i) {
+              const PlainElementLoss one = plain.of(x[i], y[i], a, b);
+              if (w[i] != 0) sum += w[i] * one.value, size += w[i] * one.value_size;
+            }
+            const double slack =
+                gamma(plain.steps + plain.steps_for_b * b + terms, format) * size / count + smallest(format);
+            result.expect_close(loss, {sum / count}, {slack}, "loss");
+          });
         });
-  }
-};
+      });
+}
+
+void each_element_loss_backward(const CaseRequest& request, const ElementLossRow& row, const RunElementLoss& run_case) {
+  const PlainLoss& plain = plain_loss(row.name);
+  each_loss_operands(
+      request, row, plain,
+      [&](const std::string& name, const Tensor& output, const Tensor& target, double a, double b, DType) {
+        if (request.axes.special_values && request.filled) {
+          std::vector<double> values = output.values();
+          values[3] = static_cast<double>(NAN);
+          Tensor(output).set_values(values);
+        }
+        for (const double dloss : request.axes.loss_scales) {
+          Tensor gradient(request.device, output.shape(), output.dtype(), output.layout());
+          each_weighting(request, output, [&](const std::string& weighting, const Tensor* weights) {
+            const std::string scaled = name + weighting + " loss scale " + std::to_string(dloss);
+            run_case(scaled, {output, target, gradient, a, b, dloss, weights}, [&](CaseResult& result) {
+              const std::vector<double> x = output.values(), y = target.values(),
+                                        w = weights ? weights->values() : std::vector<double>(x.size(), 1);
+              const Format& format = wide_format(output.dtype());
+              std::vector<double> expected(x.size()), slack(x.size());
+              for (size_t i = 0; i < x.size(); ++i) {
+                const double factor = w[i] * dloss / (weights ? 1 : static_cast<double>(x.size()));
+                const PlainElementLoss one = plain.of(x[i], y[i], a, b);
+                if (w[i] == 0) continue;
+                expected[i] = one.slope * factor;
+                if (std::isfinite(one.slope))
+                  slack[i] = gamma(plain.steps + plain.steps_for_b * b, format) * one.slope_size * factor +
+                             smallest(format) * (1 + factor);
+              }
+              result.expect_close(gradient, expected, slack);
+            });
+          });
+        }
+      });
+}
+
+namespace {
 
 // Labels, weights and scores of one form, and its numbers in fp64.
 struct LabelCase {
@@ -208,20 +227,22 @@ struct LabelCase {
   static constexpr int64_t kIgnored = 255;  // as in segmentation
 };
 
-inline std::string text_of(const LabelForm& form, std::initializer_list<DType> dtypes) {
+std::string label_text(const LabelForm& form, std::initializer_list<DType> dtypes) {
   return text_of(dtypes) + " " + form.shape.text() + (form.weights ? " weights" : "") +
          (form.ignores ? " ignores" : "") + " smoothing " + std::to_string(form.smoothing);
 }
 
+}  // namespace
+
 template <>
-inline void Cases<CrossEntropy>::each(const CaseRequest& request, const RunCase<CrossEntropy>& run_case) {
+void Cases<CrossEntropy>::each(const CaseRequest& request, const RunCase<CrossEntropy>& run_case) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
     for (const LabelForm& form : request.axes.label_forms) {
       const LabelCase one(request, form, dtype);
       const Tensor logits = random_tensor(request, form.shape, dtype, Layout::plain, 1, Fill::normal, 4);
       Tensor loss(request.device, {1}, loss_type), logs(request.device, form.shape, wide),
           total(request.device, {1}, wide_type(dtype));
-      run_case(text_of(form, {dtype, loss_type, wide}),
+      run_case(label_text(form, {dtype, loss_type, wide}),
                CrossEntropy{.logits = logits,
                             .labels = one.labels,
                             .weights = one.weights,
@@ -266,8 +287,7 @@ inline void Cases<CrossEntropy>::each(const CaseRequest& request, const RunCase<
 }
 
 template <>
-inline void Cases<CrossEntropyBackward>::each(const CaseRequest& request,
-                                              const RunCase<CrossEntropyBackward>& run_case) {
+void Cases<CrossEntropyBackward>::each(const CaseRequest& request, const RunCase<CrossEntropyBackward>& run_case) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
     for (const LabelForm& form : request.axes.label_forms)
       for (const double dloss : request.axes.loss_scales) {
@@ -279,7 +299,7 @@ inline void Cases<CrossEntropyBackward>::each(const CaseRequest& request,
         });
         const Tensor total = Tensor::from(request.device, {1}, wide_type(dtype), std::vector<double>{5.25});
         Tensor gradient(request.device, form.shape, dtype);
-        run_case(text_of(form, {wide, dtype}) + " loss scale " + std::to_string(dloss),
+        run_case(label_text(form, {wide, dtype}) + " loss scale " + std::to_string(dloss),
                  CrossEntropyBackward{.log_probabilities = logs,
                                       .labels = one.labels,
                                       .weights = one.weights,

@@ -1,5 +1,4 @@
 // Cases of masks and attention. The fp64 loops are written from the definitions in operations/sequence.h.
-#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases_softmax.h"
+#include "kernels/ops/cases/softmax.h"
 
 namespace halfmark::kernels::ops_cases {
+
+namespace {
 
 // samples: u8, a row of keys for each sample, of which the last attends to nothing. queries: added, a row for each query,
 // of which the first attends to nothing.
@@ -49,7 +50,8 @@ struct AttentionForm {
            (sharpness == 1 ? "" : " sharp");
   }
 };
-inline std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
+
+std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
   const Shape& single = request.axes.single.attention;
   if (!request.axes.norm_forms) return {{single[0], single[1], single[2], single[3], single[4], true}};
   return {
@@ -117,8 +119,10 @@ struct Attended {
   }
 };
 
+}  // namespace
+
 template <>
-inline void Cases<MaskScores>::each(const CaseRequest& request, const RunCase<MaskScores>& run_case) {
+void Cases<MaskScores>::each(const CaseRequest& request, const RunCase<MaskScores>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const AttentionForm& form : attention_forms(request)) {
       if (request.axes.norm_forms && form.mask == MaskForm::none) continue;
@@ -144,6 +148,8 @@ inline void Cases<MaskScores>::each(const CaseRequest& request, const RunCase<Ma
   });
 }
 
+namespace {
+
 // The error that a probability or a derivative of a score gets if it is rounded to the dtype of q: relative, and where it
 // is subnormal.
 struct RoundedBetween {
@@ -154,8 +160,10 @@ struct RoundedBetween {
   }
 };
 
+}  // namespace
+
 template <>
-inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>& run_case) {
+void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const AttentionForm& form : attention_forms(request)) {
       const Tensor q = random_tensor(request, form.queries(), dtype, Layout::plain, 1),
@@ -196,7 +204,7 @@ inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Att
 }
 
 template <>
-inline void Cases<AttentionBackward>::each(const CaseRequest& request, const RunCase<AttentionBackward>& run_case) {
+void Cases<AttentionBackward>::each(const CaseRequest& request, const RunCase<AttentionBackward>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const AttentionForm& form : attention_forms(request)) {
       const Tensor q = random_tensor(request, form.queries(), dtype, Layout::plain, 1),

@@ -1,50 +1,16 @@
 // Cases of batch normalisation and pooling.
-#pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases.h"
+#include "kernels/ops/cases/image.h"
 
 namespace halfmark::kernels::ops_cases {
 
-// f(name, make, out_layout): make(shape, seed) gives the image operand of a case. Uses all layouts of the axes; the
-// library's own only if the device has one for this dtype. Operations of several images pass `several`; seed 1 is the
-// first of them.
-inline void each_image(const CaseRequest& request, const std::vector<DType>& dtypes, auto&& f, bool several = false) {
-  for (const DType dtype : dtypes)
-    for (const ImageForm& form : request.axes.forms) {
-      if (form.other_second && !several) continue;
-      if (form.opaque && !opaque_tensor(request, {2, 16, 6, 5}, dtype, 1)) continue;
-      const Layout other = form.in == Layout::plain ? Layout::nhwc : Layout::plain;
-      const Layout second = form.other_second ? other : form.in;
-      std::string layouts =
-          form.opaque ? "opaque" : std::string(name_of(form.in)) + "-" + std::string(name_of(form.out));
-      if (form.other_second) layouts += " second " + std::string(name_of(other));
-      const auto make = [&request, dtype, form, second](const Shape& shape, uint64_t seed) {
-        std::optional<Tensor> tensor;
-        if (form.opaque) tensor = opaque_tensor(request, shape, dtype, seed);
-        return tensor ? *tensor : random_tensor(request, shape, dtype, seed == 1 ? form.in : second, seed);
-      };
-      f(std::string(name_of(dtype)) + " " + layouts, make, form.out);
-    }
-}
-
-struct Channels {  // [n, c, h, w] by channel
-  size_t n, c, pixels;
-  explicit Channels(const Shape& s)
-      : n(static_cast<size_t>(s[0])), c(static_cast<size_t>(s[1])), pixels(static_cast<size_t>(s[2] * s[3])) {}
-  double count() const { return static_cast<double>(n * pixels); }
-  void each(size_t channel, auto&& f) const {
-    for (size_t i = 0; i < n; ++i)
-      for (size_t p = 0; p < pixels; ++p) f((i * c + channel) * pixels + p);
-  }
-};
+namespace {
 
 // Statistics of one channel in fp64, with the error an fp32 computation may have. The variance must come from two passes,
 // or from as good a formula: differences from the computed mean, squared, have an error of gamma(m) variance and the
@@ -63,34 +29,10 @@ struct Statistics {
   }
 };
 
-// scale (x - mean) / sqrt(variance + epsilon) + shift: three rounded steps of its own, plus the slack of the statistics
-// to first order. scale x inverse + (shift - scale mean inverse) is allowed too, hence |x| and |mean| count separately.
-inline double normalised_slack(double x, double mean, double inverse, double scale, double shift, double mean_slack,
-                               double variance_slack, const Format& format) {
-  const double spread = std::fabs(x) + std::fabs(mean);
-  return gamma(8, format) * (std::fabs(scale) * spread * inverse + std::fabs(shift)) +
-         std::fabs(scale) * inverse * (mean_slack + spread * variance_slack * inverse * inverse);
-}
-
-// f(name, x, out_layout): images of each size and mean.
-inline void each_norm(const CaseRequest& request, auto&& f) {
-  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
-    for (const Shape& shape : request.axes.norms)
-      for (const double mean : request.axes.norm_means) {
-        Tensor x = make(shape, 1);
-        if (mean != 0) {
-          if (x.layout() == Layout::opaque) continue;  // a library made it, with its padding
-          std::vector<double> values = x.values();
-          for (double& value : values) value += mean;
-          x.set_values(values);
-        }
-        f(image + " " + shape.text() + (mean != 0 ? " mean " + std::to_string(std::lround(mean)) : ""), x, out_layout);
-      }
-  });
-}
+}  // namespace
 
 template <>
-inline void Cases<BatchNorm>::each(const CaseRequest& request, const RunCase<BatchNorm>& run_case) {
+void Cases<BatchNorm>::each(const CaseRequest& request, const RunCase<BatchNorm>& run_case) {
   each_norm(request, [&](const std::string& image, const Tensor& x, Layout out_layout) {
     const Shape& shape = x.shape();
     const DType wide = wide_type(x.dtype());
@@ -148,7 +90,7 @@ inline void Cases<BatchNorm>::each(const CaseRequest& request, const RunCase<Bat
 }
 
 template <>
-inline void Cases<BatchNormInference>::each(const CaseRequest& request, const RunCase<BatchNormInference>& run_case) {
+void Cases<BatchNormInference>::each(const CaseRequest& request, const RunCase<BatchNormInference>& run_case) {
   each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
     for (const Shape& shape : request.axes.norms) {
       const Tensor x = make(shape, 1);
@@ -190,7 +132,7 @@ inline void Cases<BatchNormInference>::each(const CaseRequest& request, const Ru
 }
 
 template <>
-inline void Cases<BatchNormBackward>::each(const CaseRequest& request, const RunCase<BatchNormBackward>& run_case) {
+void Cases<BatchNormBackward>::each(const CaseRequest& request, const RunCase<BatchNormBackward>& run_case) {
   each_image(
       request, request.axes.dtypes,
       [&](const std::string& image, auto make, Layout out_layout) {
@@ -257,12 +199,15 @@ inline void Cases<BatchNormBackward>::each(const CaseRequest& request, const Run
       true);
 }
 
-inline Shape result_shape(const PoolSize& p) {
+namespace {
+
+Shape result_shape(const PoolSize& p) {
   return {p.x[0], p.x[1], window_extent(p.x[2], p.kernel_h, p.window.stride_h, p.window.pad_h, 1),
           window_extent(p.x[3], p.kernel_w, p.window.stride_w, p.window.pad_w, 1)};
 }
+
 // f(element of x, place in the window, element of the result), places in order.
-inline void each_place(const PoolSize& p, auto&& f) {
+void each_place(const PoolSize& p, auto&& f) {
   const Shape y = result_shape(p);
   size_t o = 0;
   for (int64_t plane = 0; plane < y[0] * y[1]; ++plane)
@@ -275,7 +220,8 @@ inline void each_place(const PoolSize& p, auto&& f) {
             f(static_cast<size_t>((plane * p.x[2] + iy) * p.x[3] + ix), place, o);
         }
 }
-inline void each_pool(const CaseRequest& request, auto&& f, bool several = false) {
+
+void each_pool(const CaseRequest& request, auto&& f, bool several = false) {
   const auto each_size = [&](const std::string& image, auto make, Layout out_layout) {
     for (const PoolSize& p : request.axes.pools)
       f(image + " " + p.x.text() + " window " + std::to_string(p.kernel_h) + "x" + std::to_string(p.kernel_w), p, make,
@@ -286,7 +232,7 @@ inline void each_pool(const CaseRequest& request, auto&& f, bool several = false
 
 // Two and three NaNs close together, a NaN beside +infinity, and a block of -infinity: every rule of a maximum. Not in
 // the last image, so that the last element is not NaN.
-inline void sprinkle_special_values_in_windows(const Tensor& x) {
+void sprinkle_special_values_in_windows(const Tensor& x) {
   if (x.layout() == Layout::opaque) return;  // a library made it, with its padding
   const Shape& s = x.shape();
   std::vector<double> values = x.values();
@@ -301,8 +247,10 @@ inline void sprinkle_special_values_in_windows(const Tensor& x) {
   Tensor(x).set_values(values);
 }
 
+}  // namespace
+
 template <>
-inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<MaxPool2d>& run_case) {
+void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<MaxPool2d>& run_case) {
   const auto each = [&](const std::string& name, const PoolSize& p, const Tensor& x, Layout out_layout) {
     for (const bool wanted : request.axes.pool_indices) {
       Tensor out(request.device, result_shape(p), x.dtype(), out_layout);
@@ -338,7 +286,7 @@ inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<Max
 }
 
 template <>
-inline void Cases<MaxPool2dBackward>::each(const CaseRequest& request, const RunCase<MaxPool2dBackward>& run_case) {
+void Cases<MaxPool2dBackward>::each(const CaseRequest& request, const RunCase<MaxPool2dBackward>& run_case) {
   each_pool(
       request,
       [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
@@ -378,7 +326,7 @@ inline void Cases<MaxPool2dBackward>::each(const CaseRequest& request, const Run
 }
 
 template <>
-inline void Cases<AvgPool2d>::each(const CaseRequest& request, const RunCase<AvgPool2d>& run_case) {
+void Cases<AvgPool2d>::each(const CaseRequest& request, const RunCase<AvgPool2d>& run_case) {
   each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
     const Tensor x = make(p.x, 1);
     Tensor out(request.device, result_shape(p), x.dtype(), out_layout);
@@ -397,7 +345,7 @@ inline void Cases<AvgPool2d>::each(const CaseRequest& request, const RunCase<Avg
 }
 
 template <>
-inline void Cases<AvgPool2dBackward>::each(const CaseRequest& request, const RunCase<AvgPool2dBackward>& run_case) {
+void Cases<AvgPool2dBackward>::each(const CaseRequest& request, const RunCase<AvgPool2dBackward>& run_case) {
   each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
     const Tensor dy = make(result_shape(p), 1);
     Tensor dx(request.device, p.x, dy.dtype(), out_layout);

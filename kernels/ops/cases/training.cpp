@@ -1,18 +1,20 @@
 // Cases of softmax with cross-entropy and of unscaling.
-#pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/cases/elementwise.h"
 
 namespace halfmark::kernels::ops_cases {
 
-inline Tensor label_tensor(const CaseRequest& request, int64_t count, const std::function<size_t(size_t)>& label) {
+namespace {
+
+Tensor label_tensor(const CaseRequest& request, int64_t count, const std::function<size_t(size_t)>& label) {
   // Always valid labels: a row may refuse to read others.
   return filled_tensor(request, {count}, DType::i32, Layout::plain, [&] {
     std::vector<double> values(static_cast<size_t>(count));
@@ -25,7 +27,8 @@ struct LossInput {
   Shape shape;
   double bad;  // one logit is this instead; 0: none
 };
-inline std::vector<LossInput> loss_inputs(const Axes& axes) {
+
+std::vector<LossInput> loss_inputs(const Axes& axes) {
   std::vector<LossInput> inputs;
   for (const Shape& shape : axes.loss_shapes) inputs.push_back({shape, 0});
   if (!axes.special_values) return inputs;
@@ -34,8 +37,10 @@ inline std::vector<LossInput> loss_inputs(const Axes& axes) {
   return inputs;
 }
 
+}  // namespace
+
 template <>
-inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const RunCase<SoftmaxCrossEntropy>& run_case) {
+void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const RunCase<SoftmaxCrossEntropy>& run_case) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
     for (const LossInput& input : loss_inputs(request.axes)) {
       const Shape& shape = input.shape;
@@ -98,8 +103,8 @@ inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const R
 }
 
 template <>
-inline void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
-                                                     const RunCase<SoftmaxCrossEntropyBackward>& run_case) {
+void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
+                                              const RunCase<SoftmaxCrossEntropyBackward>& run_case) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
     for (const double dloss : request.axes.loss_scales) {
       const Shape& shape = request.axes.loss_shapes.front();
@@ -136,7 +141,7 @@ inline void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
 }
 
 template <>
-inline void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case) {
+void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case) {
   const Axes& axes = request.axes;
   const auto last = static_cast<size_t>(axes.unscale_count - 1);
   const auto each = [&](DType dtype, float factor, double bad, size_t place, double already) {

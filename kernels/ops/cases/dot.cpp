@@ -1,19 +1,16 @@
 // Cases of the dot products of matrix instructions: small integers, whose sums every instruction must compute exactly.
 // The models in kernels/sim cover what the instructions do with other numbers.
-#pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "kernels/ops/ops_cases.h"
+#include "kernels/ops/cases/operands.h"
 
 namespace halfmark::kernels::ops_cases {
 
 template <>
-inline void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<DotProducts>& run_case) {
+void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<DotProducts>& run_case) {
   const int64_t n = request.axes.dot_count;
   for (const DotTypes& types : request.axes.dots)
     for (const MatrixInstruction instruction : request.axes.instructions) {

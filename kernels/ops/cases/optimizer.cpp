@@ -1,5 +1,4 @@
 // Cases of the optimizers' steps, and of the norm and the clipping of gradients.
-#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -9,11 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/cases/elementwise.h"
 
 namespace halfmark::kernels::ops_cases {
 
-inline std::string text_of(const UpdateForm& form) {
+namespace {
+
+std::string update_text(const UpdateForm& form) {
   constexpr const char* kStorages[] = {"", " stochastic", " compensated"};
   return std::string(kStorages[static_cast<size_t>(form.storage)]) +
          (form.rounding == StepRounding::each_operation ? " each operation" : "") + (form.nesterov ? " nesterov" : "") +
@@ -111,7 +112,7 @@ class UpdateCase {
 };
 
 // f(name, types, form, layouts)
-inline void each_update(const CaseRequest& request, auto&& f) {
+void each_update(const CaseRequest& request, auto&& f) {
   for (const SgdTypes& types : request.axes.sgd_types)
     for (const UpdateForm& form : request.axes.update_forms)
       for (const SgdLayouts& layouts : request.axes.sgd_layouts) {
@@ -120,13 +121,16 @@ inline void each_update(const CaseRequest& request, auto&& f) {
         if (!plain && !usual) continue;
         f(text_of({types.parameter, types.gradient, types.velocity}) +
               (types.has_low ? " low " + std::string(name_of(types.low)) : "") + " " +
-              std::string(name_of(layouts.parameter)) + "-" + std::string(name_of(layouts.gradient)) + text_of(form),
+              std::string(name_of(layouts.parameter)) + "-" + std::string(name_of(layouts.gradient)) +
+              update_text(form),
           types, form, layouts);
       }
 }
 
+}  // namespace
+
 template <>
-inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdStep>& run_case) {
+void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdStep>& run_case) {
   const double rate = request.axes.sgd_rate;
   each_update(request, [&](const std::string& name, const SgdTypes& types, const UpdateForm& form, SgdLayouts layouts) {
     for (const double momentum : request.axes.momenta)
@@ -163,7 +167,7 @@ inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdSt
 }
 
 template <>
-inline void Cases<AdamStep>::each(const CaseRequest& request, const RunCase<AdamStep>& run_case) {
+void Cases<AdamStep>::each(const CaseRequest& request, const RunCase<AdamStep>& run_case) {
   // An epsilon that is seen beside the root of the second moment, so that its place matters.
   constexpr double kBeta1 = 0.875, kBeta2 = 0.99, kEpsilon = 0.01;
   const double rate = request.axes.sgd_rate;
@@ -219,8 +223,10 @@ inline void Cases<AdamStep>::each(const CaseRequest& request, const RunCase<Adam
   });
 }
 
+namespace {
+
 // Gradients of several shapes, of which one value may be replaced.
-inline std::vector<Tensor> gradient_list(const CaseRequest& request, DType dtype, double bad) {
+std::vector<Tensor> gradient_list(const CaseRequest& request, DType dtype, double bad) {
   std::vector<Shape> shapes = request.axes.more_updated;
   shapes.push_back({request.axes.unscale_count});
   std::vector<Tensor> gradients;
@@ -233,8 +239,10 @@ inline std::vector<Tensor> gradient_list(const CaseRequest& request, DType dtype
   return gradients;
 }
 
+}  // namespace
+
 template <>
-inline void Cases<GradientNorm>::each(const CaseRequest& request, const RunCase<GradientNorm>& run_case) {
+void Cases<GradientNorm>::each(const CaseRequest& request, const RunCase<GradientNorm>& run_case) {
   std::vector<double> replaced = request.axes.unscale_bad;
   // Squares beyond the range of fp32 and fp16, of a norm within the first.
   if (request.axes.special_values) replaced.push_back(1e30), replaced.push_back(6e4);
@@ -255,7 +263,7 @@ inline void Cases<GradientNorm>::each(const CaseRequest& request, const RunCase<
 }
 
 template <>
-inline void Cases<ClipGradients>::each(const CaseRequest& request, const RunCase<ClipGradients>& run_case) {
+void Cases<ClipGradients>::each(const CaseRequest& request, const RunCase<ClipGradients>& run_case) {
   for (const DType dtype : request.axes.unscale_dtypes)
     for (const double limit : request.axes.clip_limits)
       for (const double bad : request.axes.unscale_bad) {

@@ -1,14 +1,15 @@
 // Cases of layer norm, RMS norm, group norm and weight norm.
-#pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/cases/image.h"
 
 namespace halfmark::kernels::ops_cases {
+
+namespace {
 
 struct NormForm {
   const char* name;
@@ -18,7 +19,7 @@ struct NormForm {
 };
 
 // Rows of an image [n, c, h, w]: of a whole sample, and of groups of channels.
-inline std::vector<NormForm> norm_forms(const Shape& shape) {
+std::vector<NormForm> norm_forms(const Shape& shape) {
   const int64_t c = shape[1], pixels = shape[2] * shape[3], groups = c % 4 == 0 ? 4 : 1;
   return {{"layer", c * pixels, 1, c * pixels, true, true},
           {"layer without scale", c * pixels, 1, c * pixels, true, false},
@@ -51,7 +52,7 @@ struct RowStatistics {
 };
 
 // f(name, x, form, parameters, out_layout)
-inline void each_row_norm(const CaseRequest& request, auto&& f) {
+void each_row_norm(const CaseRequest& request, auto&& f) {
   each_norm(request, [&](const std::string& image, const Tensor& x, Layout out_layout) {
     std::vector<NormForm> forms = norm_forms(x.shape());
     if (!request.axes.norm_forms) forms.resize(1);
@@ -66,8 +67,10 @@ inline void each_row_norm(const CaseRequest& request, auto&& f) {
   });
 }
 
+}  // namespace
+
 template <>
-inline void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case) {
+void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case) {
   each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
                              Layout out_layout) {
     const Tensor none,
@@ -112,8 +115,7 @@ inline void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase
 }
 
 template <>
-inline void Cases<NormalizeRowsBackward>::each(const CaseRequest& request,
-                                               const RunCase<NormalizeRowsBackward>& run_case) {
+void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCase<NormalizeRowsBackward>& run_case) {
   each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
                              Layout out_layout) {
     const Format& format = wide_format(x.dtype());

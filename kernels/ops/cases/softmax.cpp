@@ -1,35 +1,26 @@
 // Cases of softmax and batched products. The fp64 loops are written from the definitions in operations/sequence.h.
-#pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/cases/softmax.h"
 
 namespace halfmark::kernels::ops_cases {
 
-inline bool has_infinity(DType dtype) { return std::isinf(round_to(format_of(dtype), HUGE_VAL)); }
-inline size_t at(int64_t i) { return static_cast<size_t>(i); }
+namespace {
 
-// f(dtype) for the types that these operations compute in.
-inline void each_sequence_type(const CaseRequest& request, auto&& f) {
-  for (const DType dtype : request.axes.dtypes) f(dtype, std::string(name_of(dtype)));
-}
-
-inline std::vector<Shape> row_shapes(const CaseRequest& request) {
+std::vector<Shape> row_shapes(const CaseRequest& request) {
   if (!request.axes.norm_forms) return {request.axes.single.softmax};
   return {Shape{3, 5}, Shape{2, 3, 17}, Shape{1, 1}, Shape{4, 64}, Shape{2, 33}};
 }
-// Rows of one number more than whole vectors have.
-inline bool far_last(const Shape& shape) { return shape[shape.rank() - 1] == 33; }
-inline double far_from_others(DType dtype) { return dtype == DType::f64 ? 800 : 200; }
 
-// An exponential within a few units, of an argument that has the rounding of one subtraction.
-inline double exp_error(double argument, const Format& format) { return gamma(6, format) * (1 + std::fabs(argument)); }
+// Rows of one number more than whole vectors have.
+bool far_last(const Shape& shape) { return shape[shape.rank() - 1] == 33; }
+
+double far_from_others(DType dtype) { return dtype == DType::f64 ? 800 : 200; }
 
 struct RowCase {
   std::vector<double> y, slack;  // probabilities
@@ -54,8 +45,10 @@ struct RowCase {
   }
 };
 
+}  // namespace
+
 template <>
-inline void Cases<Softmax>::each(const CaseRequest& request, const RunCase<Softmax>& run_case) {
+void Cases<Softmax>::each(const CaseRequest& request, const RunCase<Softmax>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const Shape& shape : row_shapes(request))
       for (const char* form : {"", " log", " causal", " masked"}) {
@@ -94,7 +87,7 @@ inline void Cases<Softmax>::each(const CaseRequest& request, const RunCase<Softm
 }
 
 template <>
-inline void Cases<Scale>::each(const CaseRequest& request, const RunCase<Scale>& run_case) {
+void Cases<Scale>::each(const CaseRequest& request, const RunCase<Scale>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const double factor : {0.35355339059327373, -3.0}) {
       if (factor < 0 && !request.axes.norm_forms) continue;
@@ -115,7 +108,7 @@ inline void Cases<Scale>::each(const CaseRequest& request, const RunCase<Scale>&
 }
 
 template <>
-inline void Cases<SoftmaxBackward>::each(const CaseRequest& request, const RunCase<SoftmaxBackward>& run_case) {
+void Cases<SoftmaxBackward>::each(const CaseRequest& request, const RunCase<SoftmaxBackward>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const Shape& shape : row_shapes(request))
       for (const bool log : {false, true}) {
@@ -154,7 +147,7 @@ inline void Cases<SoftmaxBackward>::each(const CaseRequest& request, const RunCa
 }
 
 template <>
-inline void Cases<BatchedMatmul>::each(const CaseRequest& request, const RunCase<BatchedMatmul>& run_case) {
+void Cases<BatchedMatmul>::each(const CaseRequest& request, const RunCase<BatchedMatmul>& run_case) {
   for (const ContractionTypes& types : request.axes.contractions) {
     for (const MatmulSize& size : request.axes.matmuls)
       for (const MatmulForm form : request.axes.matmul_forms) {

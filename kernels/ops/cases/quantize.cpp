@@ -1,5 +1,4 @@
 // Cases of quantisation and of matmul on codes with scales.
-#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -11,14 +10,16 @@
 #include <vector>
 
 #include "kernels/number/named.h"
-#include "kernels/ops/ops_cases.h"
-#include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/cases/contraction.h"
+#include "kernels/ops/cases/operands.h"
 
 namespace halfmark::kernels::ops_cases {
 
+namespace {
+
 // A matrix [rows, k] under a block format or the rule of a training recipe; stored as [k, rows] if `transposed`.
-inline Scaled scaled_matrix(const CaseRequest& request, std::string_view format, int64_t rows, int64_t k,
-                            bool transposed, uint64_t seed) {
+Scaled scaled_matrix(const CaseRequest& request, std::string_view format, int64_t rows, int64_t k, bool transposed,
+                     uint64_t seed) {
   const std::vector<double> values =
       request.filled ? random_values(rows * k, seed) : std::vector<double>(static_cast<size_t>(rows * k));
   const std::vector<float> narrow(values.begin(), values.end());
@@ -48,8 +49,10 @@ inline Scaled scaled_matrix(const CaseRequest& request, std::string_view format,
   return result;
 }
 
+}  // namespace
+
 template <>
-inline void Cases<ScaledMatmul>::each(const CaseRequest& request, const RunCase<ScaledMatmul>& run_case) {
+void Cases<ScaledMatmul>::each(const CaseRequest& request, const RunCase<ScaledMatmul>& run_case) {
   for (const ScaledTypes& types : request.axes.scaled)
     for (const MatmulSize size : request.axes.scaled_sizes) {
       const bool is_format = std::ranges::any_of(block_formats(), [&](const auto& one) { return one.name == types.a; });
@@ -85,7 +88,7 @@ inline void Cases<ScaledMatmul>::each(const CaseRequest& request, const RunCase<
 // Codes times scales are the numbers, within half a place of the code, and where the scale is itself rounded (e4m3) a
 // sixteenth: then the largest number of a block may be that much beyond the largest code.
 template <>
-inline void Cases<Quantize>::each(const CaseRequest& request, const RunCase<Quantize>& run_case) {
+void Cases<Quantize>::each(const CaseRequest& request, const RunCase<Quantize>& run_case) {
   for (const QuantizedForm& form : request.axes.quantized)
     for (const DType dtype : request.axes.quantized_dtypes) {
       const Quantizer& rule = quantizer_named(form.rule);
@@ -167,6 +170,8 @@ inline void Cases<Quantize>::each(const CaseRequest& request, const RunCase<Quan
     }
 }
 
+namespace {
+
 // What DelayedScalingStep does to one operand, from the text of Transformer Engine's delayed_scaling.cu: the amax history is
 // rolled by one, its last entry becomes the amax of this step, and its first one 0.
 struct ExpectedDelayedScale {
@@ -185,8 +190,10 @@ struct ExpectedDelayedScale {
   }
 };
 
+}  // namespace
+
 template <>
-inline void Cases<DelayedScalingStep>::each(const CaseRequest& request, const RunCase<DelayedScalingStep>& run_case) {
+void Cases<DelayedScalingStep>::each(const CaseRequest& request, const RunCase<DelayedScalingStep>& run_case) {
   struct Form {
     int64_t entries;
     AmaxChoice choice;

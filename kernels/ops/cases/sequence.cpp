@@ -1,6 +1,5 @@
 // Cases of permutations, embeddings, dropout and the LSTM cell. The fp64 loops are written from the definitions in
 // operations/sequence.h.
-#pragma once
 
 #include <algorithm>
 #include <array>
@@ -10,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases_attention.h"
+#include "kernels/ops/cases/softmax.h"
 
 namespace halfmark::kernels::ops_cases {
 
 template <>
-inline void Cases<Permute>::each(const CaseRequest& request, const RunCase<Permute>& run_case) {
+void Cases<Permute>::each(const CaseRequest& request, const RunCase<Permute>& run_case) {
   struct Form {
     Shape x;
     AxisOrder order;
@@ -50,22 +49,28 @@ inline void Cases<Permute>::each(const CaseRequest& request, const RunCase<Permu
   });
 }
 
+namespace {
+
 // Indices with repetitions, the first and the last entry.
-inline std::vector<double> some_indices(int64_t count, int64_t entries) {
+std::vector<double> some_indices(int64_t count, int64_t entries) {
   std::vector<double> indices;
   for (int64_t i = 0; i < count; ++i)
     indices.push_back(static_cast<double>(i % 3 == 0 ? entries - 1 : (i * i) % entries));
   return indices;
 }
-inline Shape index_shape(const CaseRequest& request) {
+
+Shape index_shape(const CaseRequest& request) {
   return request.axes.norm_forms ? Shape{3, 7} : request.axes.single.indices;
 }
-inline Shape table_shape(const CaseRequest& request) {
+
+Shape table_shape(const CaseRequest& request) {
   return request.axes.norm_forms ? Shape{5, 70} : request.axes.single.table;
 }
 
+}  // namespace
+
 template <>
-inline void Cases<NarrowIndices>::each(const CaseRequest& request, const RunCase<NarrowIndices>& run_case) {
+void Cases<NarrowIndices>::each(const CaseRequest& request, const RunCase<NarrowIndices>& run_case) {
   const Shape where = index_shape(request);
   const auto index = [where] {
     std::vector<double> indices = some_indices(where.elements(), 1000);
@@ -85,7 +90,7 @@ inline void Cases<NarrowIndices>::each(const CaseRequest& request, const RunCase
 }
 
 template <>
-inline void Cases<Embedding>::each(const CaseRequest& request, const RunCase<Embedding>& run_case) {
+void Cases<Embedding>::each(const CaseRequest& request, const RunCase<Embedding>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     const Shape where = index_shape(request), size = table_shape(request);
     const std::vector<double> index = some_indices(where.elements(), size[0]);
@@ -103,7 +108,7 @@ inline void Cases<Embedding>::each(const CaseRequest& request, const RunCase<Emb
 }
 
 template <>
-inline void Cases<EmbeddingBackward>::each(const CaseRequest& request, const RunCase<EmbeddingBackward>& run_case) {
+void Cases<EmbeddingBackward>::each(const CaseRequest& request, const RunCase<EmbeddingBackward>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const int64_t padding : {int64_t{-1}, int64_t{1}}) {
       if (padding >= 0 && !request.axes.norm_forms) continue;
@@ -132,8 +137,10 @@ inline void Cases<EmbeddingBackward>::each(const CaseRequest& request, const Run
   });
 }
 
+namespace {
+
 // f(name, x, mask shape, p)
-inline void each_dropout(const CaseRequest& request, auto&& f) {
+void each_dropout(const CaseRequest& request, auto&& f) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     const Shape shape = request.axes.norm_forms ? Shape{3, 4, 6, 5} : request.axes.single.dropout;
     for (const double p : {0.25, 0.0, 1.0})
@@ -148,7 +155,7 @@ inline void each_dropout(const CaseRequest& request, auto&& f) {
 }
 
 // The result of a mask. 1 / (1 - p) is rounded, and the product.
-inline void expect_masked(CaseResult& result, const Tensor& from, const Tensor& mask, const Tensor& to, double p) {
+void expect_masked(CaseResult& result, const Tensor& from, const Tensor& mask, const Tensor& to, double p) {
   const std::vector<double> x = from.values(), kept = mask.values();
   const size_t share = x.size() / kept.size();
   std::vector<double> expected(x.size()), slack(x.size());
@@ -159,8 +166,10 @@ inline void expect_masked(CaseResult& result, const Tensor& from, const Tensor& 
   result.expect_close(to, expected, slack);
 }
 
+}  // namespace
+
 template <>
-inline void Cases<Dropout>::each(const CaseRequest& request, const RunCase<Dropout>& run_case) {
+void Cases<Dropout>::each(const CaseRequest& request, const RunCase<Dropout>& run_case) {
   each_dropout(request, [&](const std::string& name, const Tensor& x, const Shape& mask_shape, double p) {
     Tensor mask(request.device, mask_shape, DType::u8), out(request.device, x.shape(), x.dtype(), x.layout());
     run_case(name, Dropout{.x = x, .mask = mask, .out = out, .p = p, .seed = 7}, [&](CaseResult& result) {
@@ -176,7 +185,7 @@ inline void Cases<Dropout>::each(const CaseRequest& request, const RunCase<Dropo
 }
 
 template <>
-inline void Cases<DropoutBackward>::each(const CaseRequest& request, const RunCase<DropoutBackward>& run_case) {
+void Cases<DropoutBackward>::each(const CaseRequest& request, const RunCase<DropoutBackward>& run_case) {
   each_dropout(request, [&](const std::string& name, const Tensor& dy, const Shape& mask_shape, double p) {
     const Tensor mask = filled_tensor(request, mask_shape, DType::u8, Layout::plain, [&] {
       std::vector<double> kept;
@@ -189,20 +198,26 @@ inline void Cases<DropoutBackward>::each(const CaseRequest& request, const RunCa
   });
 }
 
-inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+namespace {
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
 // One reaches a second block of the rows, which take 256 numbers of a gate at a time.
-inline std::vector<Shape> cell_shapes(const CaseRequest& request) {
+std::vector<Shape> cell_shapes(const CaseRequest& request) {
   if (!request.axes.norm_forms) return {request.axes.single.lstm};
   return {Shape{3, 5}, Shape{2, 300}};
 }
-inline void each_cell(const CaseRequest& request, auto&& f) {
+
+void each_cell(const CaseRequest& request, auto&& f) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const Shape& shape : cell_shapes(request)) f(dtype, type + " " + shape.text(), shape);
   });
 }
 
+}  // namespace
+
 template <>
-inline void Cases<LstmCell>::each(const CaseRequest& request, const RunCase<LstmCell>& run_case) {
+void Cases<LstmCell>::each(const CaseRequest& request, const RunCase<LstmCell>& run_case) {
   each_cell(request, [&](DType dtype, const std::string& type, const Shape& shape) {
     const Shape wide{shape[0], 4 * shape[1]};
     const Tensor z = random_tensor(request, wide, dtype, Layout::plain, 1),
@@ -231,7 +246,7 @@ inline void Cases<LstmCell>::each(const CaseRequest& request, const RunCase<Lstm
 }
 
 template <>
-inline void Cases<LstmCellBackward>::each(const CaseRequest& request, const RunCase<LstmCellBackward>& run_case) {
+void Cases<LstmCellBackward>::each(const CaseRequest& request, const RunCase<LstmCellBackward>& run_case) {
   each_cell(request, [&](DType dtype, const std::string& type, const Shape& shape) {
     const Shape wide{shape[0], 4 * shape[1]};
     const Tensor gates = filled_tensor(request, wide, dtype, Layout::plain, [&] {

@@ -1,5 +1,4 @@
 // Cases of CTC. The expected results sum over every path of classes, which is possible for few steps only.
-#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases_training.h"
+#include "kernels/ops/cases/elementwise.h"
 
 namespace halfmark::kernels::ops_cases {
+
+namespace {
 
 // Some sequences of up to five steps over three classes and the blank, which is class 1.
 struct CtcCase {
@@ -79,7 +80,7 @@ struct CtcCase {
   double labels_or_one(size_t row) const { return std::max<double>(1, static_cast<double>(rows[row].labels.size())); }
 };
 
-inline double largest_size(const std::vector<double>& values) {
+double largest_size(const std::vector<double>& values) {
   double largest = 0;
   for (const double value : values)
     if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
@@ -87,7 +88,7 @@ inline double largest_size(const std::vector<double>& values) {
 }
 
 // f(name, case, zero_infinity, types)
-inline void each_ctc(const CaseRequest& request, auto&& f) {
+void each_ctc(const CaseRequest& request, auto&& f) {
   for (const LossTypes& types : request.axes.losses)
     for (const bool impossible : request.axes.ctc_impossible)
       for (const bool zero : request.axes.ctc_zero_infinity)
@@ -96,8 +97,10 @@ inline void each_ctc(const CaseRequest& request, auto&& f) {
           CtcCase(request, impossible), zero, types);
 }
 
+}  // namespace
+
 template <>
-inline void Cases<CtcLoss>::each(const CaseRequest& request, const RunCase<CtcLoss>& run_case) {
+void Cases<CtcLoss>::each(const CaseRequest& request, const RunCase<CtcLoss>& run_case) {
   each_ctc(request, [&](const std::string& name, const CtcCase& one, bool zero, const LossTypes& types) {
     const Tensor logits = random_tensor(request, one.scores(), types.logits, Layout::plain, 1, Fill::normal, 2);
     Tensor loss(request.device, {1}, types.loss), logs(request.device, one.scores(), types.log_probabilities),
@@ -140,7 +143,7 @@ inline void Cases<CtcLoss>::each(const CaseRequest& request, const RunCase<CtcLo
 }
 
 template <>
-inline void Cases<CtcLossBackward>::each(const CaseRequest& request, const RunCase<CtcLossBackward>& run_case) {
+void Cases<CtcLossBackward>::each(const CaseRequest& request, const RunCase<CtcLossBackward>& run_case) {
   each_ctc(request, [&](const std::string& name, const CtcCase& one, bool zero, const LossTypes& types) {
     for (const double dloss : request.axes.loss_scales) {
       const Tensor logs = filled_tensor(request, one.scores(), types.log_probabilities, Layout::plain, [&] {

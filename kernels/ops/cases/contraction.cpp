@@ -1,83 +1,16 @@
-// Cases of matmul and the convolutions. The fp64 loops are written
-// from the formulas in ops.h and share nothing with the kernels.
-#pragma once
+// Cases of matmul and the convolutions. The fp64 loops are written from the formulas in operations/contraction.h and share
+// nothing with the kernels.
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops_cases.h"
+#include "kernels/ops/cases/contraction.h"
 
 namespace halfmark::kernels::ops_cases {
 
-// Collects one output's exact value and the sum of magnitudes.
-struct Sum {
-  double value = 0, magnitude = 0, terms = 0;
-  void add(double a, double b) { value += a * b, magnitude += std::fabs(a * b), ++terms; }
-};
-
-// The operands as rounded for the products.
-inline std::vector<double> as_multiplied(const Tensor& tensor, const Math& math) {
-  std::vector<double> values = tensor.values();
-  for (double& value : values) value = round_to(math.multiply, value);
-  return values;
-}
-
-// The fewest bits a sum of fp8 products may have if fast accumulation is allowed: those of Hopper's fp8 wgmma
-// (tensor-core models in kernels/sim).
-inline constexpr Format kFastSum{"e8m13", 8, 13};
-
-// Ada and Hopper add fp8 in such sums in any case, and without fast accumulation at most 128 products in each (Math).
-inline bool may_have_few_bits(const ContractionTypes& types, bool strict) {
-  const auto is_fp8 = [](DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; };
-  return types.math.fast_accumulate || (!strict && is_fp8(types.a) && is_fp8(types.b));
-}
-
-inline double slack_of(const Sum& sum, const ContractionTypes& types, bool strict) {
-  const Math& math = types.math;
-  const bool few_bits = may_have_few_bits(types, strict);
-  const Format& coarse = few_bits ? kFastSum
-                         : math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits
-                             ? math.partial
-                             : math.accumulate;
-  // Integers whose every partial sum is representable in both formats are summed without error.
-  const double exact_up_to = std::ldexp(1.0, coarse.fraction_bits + 1);
-  const bool integers = std::floor(sum.magnitude) == sum.magnitude && sum.magnitude <= exact_up_to;
-  if (integers) return 0;
-  double slack = gamma(sum.terms + 2, few_bits ? kFastSum : math.accumulate) * sum.magnitude +
-                 sum.terms * smallest(math.accumulate);
-  if (math.split_k > 1)
-    slack += gamma(1, math.partial) * (sum.magnitude + slack) + math.split_k * smallest(math.partial);
-  const int stored = std::max(format_of(types.a).fraction_bits, format_of(types.b).fraction_bits);
-  if (!strict && math.multiply.fraction_bits < stored)
-    slack += gamma(2, math.multiply) * sum.magnitude;  // truncated, not rounded
-  return slack;
-}
-
-// The wanted values, or integers if the sum may have so many terms that the bound would allow every value.
-inline Fill meaningful_fill(Fill wanted, const ContractionTypes& types, int64_t terms, bool strict) {
-  const Format& format = may_have_few_bits(types, strict) ? kFastSum : types.math.accumulate;
-  return gamma(static_cast<double>(terms) + 4, format) < 1 ? wanted : Fill::sparse_integers;
-}
-
-inline void expect_sums(CaseResult& result, const Tensor& out, const std::vector<Sum>& sums,
-                        const ContractionTypes& types, const CaseRequest& request) {
-  std::vector<double> expected, slack;
-  for (const Sum& sum : sums) {
-    expected.push_back(sum.value), slack.push_back(slack_of(sum, types, request.strict));
-    const double underflow = sum.terms * (smallest(types.math.accumulate) + smallest(types.math.partial));
-    if (slack.back() >= sum.magnitude && sum.magnitude > 2 * underflow)
-      return result.add("error in the test: the bound allows 0 for a sum of " + std::to_string(sum.terms) +
-                        " products");
-  }
-  result.expect_close(out, expected, slack);
-}
-
 template <>
-inline void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul>& run_case) {
+void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul>& run_case) {
   for (const ContractionTypes& types : request.axes.contractions)
     for (const MatmulSize& size : request.axes.matmuls)
       for (const MatmulForm form : request.axes.matmul_forms) {
@@ -115,14 +48,16 @@ inline void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul
       }
 }
 
-inline Shape result_shape(const ConvSize& size) {
+namespace {
+
+Shape result_shape(const ConvSize& size) {
   const auto& [note, x, w, s, groups] = size;
   return {x[0], w[0], window_extent(x[2], w[2], s.stride_h, s.pad_h, s.dilation_h),
           window_extent(x[3], w[3], s.stride_w, s.pad_w, s.dilation_w)};
 }
 
 // f(element of x, element of w, element of y) for every product of a convolution, all in logical order.
-inline void each_product(const ConvSize& size, auto&& f) {
+void each_product(const ConvSize& size, auto&& f) {
   const auto& [note, x, w, s, groups] = size;
   const Shape y = result_shape(size);
   const int64_t per_group = w[0] / groups;
@@ -144,7 +79,7 @@ inline void each_product(const ConvSize& size, auto&& f) {
 }
 
 // f(name, size, types, layouts, filling) over the axes.
-inline void each_convolution(const Axes& axes, auto&& f) {
+void each_convolution(const Axes& axes, auto&& f) {
   for (const ConvSize& size : axes.convolutions)
     for (size_t t = 0; t < axes.contractions.size(); ++t)
       for (const ConvLayouts& layouts : axes.conv_layouts) {
@@ -158,8 +93,10 @@ inline void each_convolution(const Axes& axes, auto&& f) {
       }
 }
 
+}  // namespace
+
 template <>
-inline void Cases<Conv2d>::each(const CaseRequest& request, const RunCase<Conv2d>& run_case) {
+void Cases<Conv2d>::each(const CaseRequest& request, const RunCase<Conv2d>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
                                      const ConvLayouts& layouts, Fill wanted) {
     const Fill fill = meaningful_fill(wanted, types, size.w[1] * size.w[2] * size.w[3], request.strict);
@@ -177,7 +114,7 @@ inline void Cases<Conv2d>::each(const CaseRequest& request, const RunCase<Conv2d
 }
 
 template <>
-inline void Cases<Conv2dBackwardData>::each(const CaseRequest& request, const RunCase<Conv2dBackwardData>& run_case) {
+void Cases<Conv2dBackwardData>::each(const CaseRequest& request, const RunCase<Conv2dBackwardData>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
                                      const ConvLayouts& layouts, Fill wanted) {
     const Fill fill = meaningful_fill(wanted, types, size.w[0] / size.groups * size.w[2] * size.w[3], request.strict);
@@ -197,8 +134,7 @@ inline void Cases<Conv2dBackwardData>::each(const CaseRequest& request, const Ru
 }
 
 template <>
-inline void Cases<Conv2dBackwardWeights>::each(const CaseRequest& request,
-                                               const RunCase<Conv2dBackwardWeights>& run_case) {
+void Cases<Conv2dBackwardWeights>::each(const CaseRequest& request, const RunCase<Conv2dBackwardWeights>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
                                      const ConvLayouts& layouts, Fill wanted) {
     const Shape y = result_shape(size);
