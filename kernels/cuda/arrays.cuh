@@ -66,6 +66,24 @@ __device__ __forceinline__ Wide widen(E5m2 x) {
   return widen<Wide>(__ushort_as_half(static_cast<unsigned short>(x.code << 8)));  // E5M2 is the upper half of FP16
 }
 
+// For code that computes with it: does not keep the sign of a NaN, which no result of arithmetic has.
+template <class Wide>
+__device__ __forceinline__ Wide computed(double x) {
+  return static_cast<Wide>(x);
+}
+template <class Wide>
+__device__ __forceinline__ Wide computed(float x) {
+  return static_cast<Wide>(x);
+}
+template <class Wide>
+__device__ __forceinline__ Wide computed(__half x) {
+  return static_cast<Wide>(__half2float(x));
+}
+template <class Wide>
+__device__ __forceinline__ Wide computed(__nv_bfloat16 x) {
+  return static_cast<Wide>(__uint_as_float(static_cast<uint32_t>(__bfloat16_as_ushort(x)) << 16));
+}
+
 // NaNs become the quiet NaN of the type and keep their sign; a payload is not propagated.
 __device__ __forceinline__ void narrow(double x, double& to) { to = isnan(x) ? nan_of<double>(signbit(x)) : x; }
 __device__ __forceinline__ void narrow(float x, double& to) { to = widen<double>(x); }
@@ -141,19 +159,23 @@ __device__ __forceinline__ void narrow_pair_fp8(float a, float b, Fp8* to) {
 __device__ __forceinline__ void narrow_pair(float a, float b, E4m3* to) { narrow_pair_fp8(a, b, to); }
 __device__ __forceinline__ void narrow_pair(float a, float b, E5m2* to) { narrow_pair_fp8(a, b, to); }
 
-// Whether narrow() does more with it than round.
+// Whether narrow() does more with one of them than round. Whether one of two is NaN is one comparison.
 template <class T>
-__device__ __forceinline__ bool needs_care(float x, const T*) {
-  return isnan(x);
+__device__ __forceinline__ bool needs_care(float a, float b, const T*) {
+  return a != a || b != b;
 }
-__device__ __forceinline__ bool needs_care(float x, const E4m3*) { return !fits(x, E4m3{}); }
-__device__ __forceinline__ bool needs_care(float x, const E5m2*) { return !fits(x, E5m2{}); }
+__device__ __forceinline__ bool needs_care(float a, float b, const E4m3*) {
+  return !fits(a, E4m3{}) || !fits(b, E4m3{});
+}
+__device__ __forceinline__ bool needs_care(float a, float b, const E5m2*) {
+  return !fits(a, E5m2{}) || !fits(b, E5m2{});
+}
 
 template <uint32_t kCount, class T>
 __device__ __forceinline__ void narrow_all(const float* x, T* to) {
   bool any = false;
 #pragma unroll
-  for (uint32_t k = 0; k < kCount; ++k) any |= needs_care(x[k], to);
+  for (uint32_t k = 0; k < kCount; k += 2) any |= needs_care(x[k], x[k + 1], to);
   if (any) {
 #pragma unroll
     for (uint32_t k = 0; k < kCount; ++k) narrow(x[k], to[k]);
@@ -204,9 +226,8 @@ struct Typed {
   __device__ __forceinline__ void store(uint32_t i, Wide x) const {
     narrow(x, data[i]);
   }
-  // Elements i .. i + kCount - 1, with i a multiple of kCount: one wide access.
-  template <class Wide, uint32_t kCount>
-  __device__ __forceinline__ void load_all(uint32_t i, Wide* x) const {
+  template <uint32_t kCount>
+  __device__ __forceinline__ Neighbours<T, kCount> neighbours(uint32_t i) const {
     Neighbours<T, kCount> all;
     if (aligned) {
       all.read(data + i);
@@ -214,8 +235,25 @@ struct Typed {
 #pragma unroll
       for (uint32_t k = 0; k < kCount; ++k) all.values[k] = data[i + k];
     }
+    return all;
+  }
+  // Elements i .. i + kCount - 1, with i a multiple of kCount: one wide access.
+  template <class Wide, uint32_t kCount>
+  __device__ __forceinline__ void load_all(uint32_t i, Wide* x) const {
+    const auto all = neighbours<kCount>(i);
 #pragma unroll
     for (uint32_t k = 0; k < kCount; ++k) x[k] = widen<Wide>(all.values[k]);
+  }
+  // The same for code that computes with them.
+  template <class Wide>
+  __device__ __forceinline__ Wide load_number(uint32_t i) const {
+    return computed<Wide>(data[i]);
+  }
+  template <class Wide, uint32_t kCount>
+  __device__ __forceinline__ void load_numbers(uint32_t i, Wide* x) const {
+    const auto all = neighbours<kCount>(i);
+#pragma unroll
+    for (uint32_t k = 0; k < kCount; ++k) x[k] = computed<Wide>(all.values[k]);
   }
   template <class Wide, uint32_t kCount>
   __device__ __forceinline__ void store_all(uint32_t i, const Wide* x) const {
@@ -246,6 +284,15 @@ __device__ __forceinline__ void load_some(const Access& x, uint32_t i, Wide* val
   } else {
     __builtin_assume(x.aligned);
     x.template load_all<Wide, kCount>(i, values);
+  }
+}
+template <class Wide, uint32_t kCount, class Access>
+__device__ __forceinline__ void load_numbers_of(const Access& x, uint32_t i, Wide* values) {
+  if constexpr (kCount == 1) {
+    values[0] = x.template load_number<Wide>(i);
+  } else {
+    __builtin_assume(x.aligned);
+    x.template load_numbers<Wide, kCount>(i, values);
   }
 }
 template <class Wide, uint32_t kCount, class Access>

@@ -1,6 +1,7 @@
 // Element-wise operations. Formulas: kernels/ops/formulas.h.
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/division.cuh"
@@ -18,29 +19,39 @@ struct Same {
   __device__ Wide operator()(uint32_t, Wide x) const { return x; }
 };
 
+template <class Row>
+constexpr bool kPassesOperand = requires {
+  requires Row::passes_operand;
+};
+
 template <class Wide, class Row>
 struct Forward {
+  using Computes = std::bool_constant<!kPassesOperand<Row>>;
   __device__ Wide operator()(uint32_t, Wide x) const { return Row::forward(x); }
 };
 
 template <class Wide, class Row>
 struct Backward {
+  using Computes = std::bool_constant<!kPassesOperand<Row>>;
   __device__ Wide operator()(uint32_t, Wide kept, Wide dy) const { return Row::backward(kept, dy); }
 };
 
 template <class Wide>
 struct Sum {
+  using Computes = std::true_type;
   __device__ Wide operator()(uint32_t, Wide a, Wide b) const { return a + b; }
 };
 
 template <class Wide>
 struct Times {
+  using Computes = std::true_type;
   Wide factor;
   __device__ Wide operator()(uint32_t, Wide x) const { return x * factor; }
 };
 
 template <class Wide, class Bias>
 struct PlusBias {
+  using Computes = std::true_type;
   Bias bias;
   Divisor channels, inner;  // element i belongs to channel i / inner % channels
   __device__ Wide operator()(uint32_t i, Wide x) const { return x + bias.template load<Wide>(channel_of(i)); }
@@ -82,6 +93,7 @@ struct PlusBias {
 
 template <class Wide>
 struct Unscaled {
+  using Computes = std::true_type;
   float* found_inf;
   Wide inverse_scale;
   __device__ Wide operator()(uint32_t, Wide gradient) const {

@@ -1,6 +1,7 @@
 // Cross-entropy with weights, smoothing and ignored labels, and the element-wise losses. A label outside of the classes
 // that is not the ignored one makes everything that depends on it NaN.
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -171,6 +172,14 @@ __device__ T power(T base, T exponent) {
 template <class Row>
 struct OnDevice : Row {};
 template <>
+struct OnDevice<losses::SmoothL1> : losses::SmoothL1 {  // with 1 / beta as the second argument
+  template <class T>
+  __device__ static T value(T x, T y, T beta, T inverse) {
+    const T d = fabs(x - y);
+    return d < beta ? T(0.5) * d * (d * inverse) : d - T(0.5) * beta;
+  }
+};
+template <>
 struct OnDevice<losses::Focal> : losses::Focal {  // with the power above
   template <class T>
   __device__ static T value(T x, T y, T alpha, T gamma) {
@@ -187,10 +196,29 @@ struct OnDevice<losses::Focal> : losses::Focal {  // with the power above
   }
 };
 
+// The second argument of a value. 1 / beta is finite: where beta is below the normal numbers, so is what it multiplies.
+template <class Wide, class Row>
+Wide second_argument(double a, double b) {
+  if constexpr (std::is_same_v<Row, losses::SmoothL1>) {
+    const double most = std::numeric_limits<Wide>::max();
+    return static_cast<Wide>(1 / a > most ? most : 1 / a);
+  }
+  return static_cast<Wide>(b);
+}
+
 // A value or a slope times its weight; what has none does not count, be it infinite.
 template <class Wide>
 __device__ __forceinline__ Wide weighted(Wide x, Wide weight) {
   return weight != 0 ? x * weight : Wide(0);
+}
+
+// The same for a pack of values, if there are weights.
+template <class Wide, class T>
+__device__ __forceinline__ void weigh_pack(const Typed<T>& weights, uint32_t number, Wide* x) {
+  if (!weights.present()) return;
+  const Pack<T> weight = load_pack(weights.data, number);
+#pragma unroll
+  for (uint32_t k = 0; k < kPack<T>; ++k) x[k] = weighted(x[k], Wide(plain(weight[k])));
 }
 
 // packs: how many packs of each operand are read as such; the values behind them are read one at a time.
@@ -208,13 +236,13 @@ __global__ void __launch_bounds__(kMapThreads)
 #pragma unroll 1
     for (uint32_t i = first; i < packs; i += step) {
       const Pack<T> left = load_pack(x.data, i), right = load_pack(y.data, i);
-      Wide weight[N];
-#pragma unroll
-      for (uint32_t k = 0; k < N; ++k) weight[k] = 1;
-      if (weights.present()) widen_pack(load_pack(weights.data, i), weight);
+      Wide value[N];
 #pragma unroll
       for (uint32_t k = 0; k < N; ++k)
-        sum += weighted(OnDevice<Row>::template value<Wide>(plain(left[k]), plain(right[k]), a, b), weight[k]);
+        value[k] = OnDevice<Row>::template value<Wide>(plain(left[k]), plain(right[k]), a, b);
+      weigh_pack(weights, i, value);
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k) sum += value[k];
     }
   }
 #pragma unroll 1
@@ -248,12 +276,11 @@ __global__ void __launch_bounds__(kMapThreads) element_slope(uint32_t n, uint32_
       const Pack<T> left = load_pack(x.data, i), right = load_pack(y.data, i);
       Wide slope[N];
 #pragma unroll
-      for (uint32_t k = 0; k < N; ++k) slope[k] = 1;
-      if (weights.present()) widen_pack(load_pack(weights.data, i), slope);
-#pragma unroll
       for (uint32_t k = 0; k < N; ++k)
-        slope[k] =
-            weighted(OnDevice<Row>::template slope<Wide>(plain(left[k]), plain(right[k]), a, b), slope[k]) * factor;
+        slope[k] = OnDevice<Row>::template slope<Wide>(plain(left[k]), plain(right[k]), a, b);
+      weigh_pack(weights, i, slope);
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k) slope[k] *= factor;
       store_pack(out.data, i, slope);
       return;
     }
@@ -346,7 +373,7 @@ void launch_element_loss(cudaStream_t stream, size_t loss, uint32_t n, bool wide
       auto* parts = static_cast<Wide*>(scratch);
       element_loss<Wide, decltype(row)><<<parts_of(n), kMapThreads, 0, stream>>>(
           n, packs_of<Access>(n, {a.output, a.target, a.weights}), Access(a.output), Access(a.target),
-          Access(a.weights), static_cast<Wide>(first), static_cast<Wide>(second), parts);
+          Access(a.weights), static_cast<Wide>(first), second_argument<Wide, decltype(row)>(first, second), parts);
       launched("element-wise loss");
       finish_loss<Wide><<<1, row_threads(parts_of(n)), 0, stream>>>(
           parts_of(n), parts, a.weights.data ? Wide(1) : static_cast<Wide>(n), AnyTyped(a.result));

@@ -1,5 +1,5 @@
 // Kernels that compute each element by itself: a thread takes four elements or eight, neighbours where they
-// are one access.
+// are one access, else one after another.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,16 @@ __host__ __device__ constexpr uint32_t map_share() {
     return 4;
   else
     return In::kNeighbours > Out::kNeighbours ? In::kNeighbours : Out::kNeighbours;
+}
+
+// Operands as f needs them: an f that computes with them (Computes) gives no NaN of their sign.
+template <class Wide, uint32_t kCount, class F, class Access>
+__device__ __forceinline__ void load_for(const Access& x, uint32_t i, Wide* values) {
+  if constexpr (requires { requires F::Computes::value; }) {
+    x.template load_numbers<Wide, kCount>(i, values);
+  } else {
+    x.template load_all<Wide, kCount>(i, values);
+  }
 }
 
 // value[k] = f(i + k, value[k]); an f that has something in common for neighbours takes all at once.
@@ -45,15 +55,17 @@ __global__ void __launch_bounds__(kMapThreads) map_one(uint32_t n, In x, Out out
   } else {
     const uint32_t i = (blockIdx.x * kMapThreads + threadIdx.x) * kShare;
     if (i >= n) return;
-    if (n - i >= kShare) {
+    if (n - i >= kShare && x.aligned && out.aligned) {
+      __builtin_assume(x.aligned && out.aligned);
       Wide value[kShare];
-      x.template load_all<Wide, kShare>(i, value);
+      load_for<Wide, kShare, F>(x, i, value);
       map_all<kShare>(f, i, value);
       out.template store_all<Wide, kShare>(i, value);
       return;
     }
+    const uint32_t end = n - i < kShare ? n : i + kShare;
 #pragma unroll 1
-    for (uint32_t j = i; j < n; ++j) out.template store<Wide>(j, f(j, x.template load<Wide>(j)));
+    for (uint32_t j = i; j < end; ++j) out.template store<Wide>(j, f(j, x.template load<Wide>(j)));
   }
 }
 
@@ -70,17 +82,19 @@ __global__ void __launch_bounds__(kMapThreads) map_two(uint32_t n, Access a, Acc
   } else {
     const uint32_t i = (blockIdx.x * kMapThreads + threadIdx.x) * kShare;
     if (i >= n) return;
-    if (n - i >= kShare) {
+    if (n - i >= kShare && a.aligned && b.aligned && out.aligned) {
+      __builtin_assume(a.aligned && b.aligned && out.aligned);
       Wide left[kShare], right[kShare];
-      a.template load_all<Wide, kShare>(i, left);
-      b.template load_all<Wide, kShare>(i, right);
+      load_for<Wide, kShare, F>(a, i, left);
+      load_for<Wide, kShare, F>(b, i, right);
 #pragma unroll
       for (uint32_t k = 0; k < kShare; ++k) left[k] = f(i + k, left[k], right[k]);
       out.template store_all<Wide, kShare>(i, left);
       return;
     }
+    const uint32_t end = n - i < kShare ? n : i + kShare;
 #pragma unroll 1
-    for (uint32_t j = i; j < n; ++j)
+    for (uint32_t j = i; j < end; ++j)
       out.template store<Wide>(j, f(j, a.template load<Wide>(j), b.template load<Wide>(j)));
   }
 }

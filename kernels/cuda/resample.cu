@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/pixels.cuh"
+#include "kernels/cuda/resample_twice.cuh"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -145,8 +146,10 @@ void launch_resample(cudaStream_t stream, Resampling resampling, void* scratch, 
   with_access({x_data.dtype, out_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    const auto tables = filled<Wide>(stream, resampling, scratch, x, out, false);
     const Access from(x_data), to(out_data);
+    if constexpr (Access::kFours)
+      if (is_twice(resampling, x, out)) return start_twice<Wide>(stream, x, out, from, to);
+    const auto tables = filled<Wide>(stream, resampling, scratch, x, out, false);
     with_channels(x, out, from, to, [&](auto channels) {
       constexpr uint32_t kCount = decltype(channels)::value;
       const Walk walk(out, kCount);
@@ -162,8 +165,10 @@ void launch_resample_backward(cudaStream_t stream, Resampling resampling, void* 
   with_access({dy_data.dtype, dx_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    const auto tables = filled<Wide>(stream, resampling, scratch, dx, dy, true);
     const Access from(dy_data), to(dx_data);
+    if constexpr (Access::kFours)
+      if (is_twice(resampling, dx, dy)) return start_twice_backward<Wide>(stream, dy, dx, from, to);
+    const auto tables = filled<Wide>(stream, resampling, scratch, dx, dy, true);
     with_channels(dy, dx, from, to, [&](auto channels) {
       constexpr uint32_t kCount = decltype(channels)::value;
       const Walk walk(dx, kCount);

@@ -1,5 +1,5 @@
-// Several neighbouring elements as one access of up to 16 bytes (of slices, which begin anywhere, one after another), for code that computes with them: unlike widen() it does
-// not keep the sign of a NaN, which no result of arithmetic has.
+// Several neighbouring elements as one access of up to 16 bytes (of slices, which begin anywhere, one after another), for
+// code that computes with them.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,6 @@
 #include "kernels/cuda/arrays.cuh"
 
 namespace halfmark::kernels::cuda {
-
-template <class Wide>
-__device__ __forceinline__ Wide computed(double x) {
-  return static_cast<Wide>(x);
-}
-template <class Wide>
-__device__ __forceinline__ Wide computed(float x) {
-  return static_cast<Wide>(x);
-}
-template <class Wide>
-__device__ __forceinline__ Wide computed(__half x) {
-  return static_cast<Wide>(__half2float(x));
-}
-template <class Wide>
-__device__ __forceinline__ Wide computed(__nv_bfloat16 x) {
-  return static_cast<Wide>(__uint_as_float(static_cast<uint32_t>(__bfloat16_as_ushort(x)) << 16));
-}
 
 // `count` elements of an Access, as they are in memory.
 template <class Access, class Wide, uint32_t count>

@@ -11,6 +11,7 @@
 //                         of the larger of dx and dy (backward); 0: the result is exact
 //   points                x and f(x) from a source other than the formula, for the tests
 //   forward_code, backward_code     optional: the same on the codes of fp16 and bf16
+//   passes_operand        optional: true if a result may be an operand as it is, so that a NaN keeps its sign
 //   operation             optional: its name in the lists of autocast; without it, `name`
 #pragma once
 
@@ -33,6 +34,7 @@ struct Point {
 struct Relu {
   static constexpr std::string_view name = "relu", backward_name = "relu_backward";
   static constexpr std::string_view about = "max(x, 0)";
+  static constexpr bool passes_operand = true;
   static constexpr Kept kept = Kept::output;
   static constexpr double forward_steps = 0, backward_steps = 0;
   static constexpr Point points[] = {{-3, 0}, {-0.0, 0}, {0.625, 0.625}, {3, 3}};  // the definition
@@ -53,6 +55,7 @@ struct Relu {
 struct LeakyRelu {
   static constexpr std::string_view name = "leaky_relu", backward_name = "leaky_relu_backward";
   static constexpr std::string_view about = "x, or 0.01 x if it is negative";
+  static constexpr bool passes_operand = true;
   static constexpr Kept kept = Kept::output;
   static constexpr double forward_steps = 1, backward_steps = 1;
   static constexpr Point points[] = {{-8, -0.08}, {-0.5, -0.005}, {0, 0}, {0.625, 0.625}, {3, 3}};  // the definition
@@ -127,7 +130,7 @@ struct Gelu {
   static constexpr std::string_view name = "gelu", backward_name = "gelu_backward";
   static constexpr std::string_view about = "x times the share of a normal distribution below x";
   static constexpr Kept kept = Kept::input;
-  static constexpr double forward_steps = 6, backward_steps = 3;  // CUDA's normcdff has ten roundings, x times it one
+  static constexpr double forward_steps = 6, backward_steps = 3;
   static constexpr Point points[] = {{-8, -4.976768459417427e-15},
                                      {-2.5, -0.015524163314440337},
                                      {-0.75, -0.16997051428265114},

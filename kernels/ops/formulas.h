@@ -1,5 +1,6 @@
 // The mathematics of one element, written once: the reference rows, the fast CPU rows and the CUDA kernels call these
-// functions and nothing else. T is the arithmetic (float or double); the caller reads narrow operands and rounds
+// functions and nothing else. T is the arithmetic (float or double), on GPUs often with a form of its own for float
+// (formulas_fp32.h); the caller reads narrow operands and rounds
 // results. Includes no CUDA header, so that the host can test it. Where rows of two devices evaluate one formula in
 // different orders, each order has its own function: their roundings differ.
 #pragma once
@@ -7,11 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define HM_HOST_DEVICE __host__ __device__
-#else
-#define HM_HOST_DEVICE
-#endif
+#include "kernels/ops/formulas_fp32.h"
 
 namespace halfmark::kernels::formulas {
 
@@ -65,6 +62,9 @@ HM_HOST_DEVICE constexpr int16_t relu_backward_code(int16_t y, int16_t dy, int16
 // 1 / (1 + exp(-x)), without overflow on either side.
 template <class T>
 HM_HOST_DEVICE T sigmoid(T x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) return sigmoid_fp32(x);
+#endif
   const T e = std::exp(x < 0 ? x : -x);  // at most 1
   return (x < 0 ? e : T(1)) / (T(1) + e);
 }
@@ -110,12 +110,8 @@ HM_HOST_DEVICE T silu_backward(T x, T dy) {
 
 // Half of erfc(-x / sqrt(2)): the share of a normal distribution below x. erf would cancel for negative x; the rounding
 // of x / sqrt(2), which erfc amplifies x^2 times, is corrected to first order.
-// On a GPU CUDA's function of fp32, within 5 units in the last place (CUDA C++ Programming Guide, mathematical functions); it takes fewer instructions.
 template <class T>
 HM_HOST_DEVICE T normal_share(T x) {
-#ifdef __CUDA_ARCH__
-  if constexpr (sizeof(T) == sizeof(float)) return normcdff(x);
-#endif
   // 1 / sqrt(2), as the sum of two doubles and of two numbers of type T
   constexpr double kExact = 0.70710678118654752440, kRest = -4.8336466567264567e-17;
   constexpr T kHigh = T(kExact), kLow = T(kExact - static_cast<double>(kHigh) + kRest);
@@ -128,11 +124,17 @@ HM_HOST_DEVICE T normal_share(T x) {
 
 template <class T>
 HM_HOST_DEVICE T gelu(T x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) return gelu_fp32(x);
+#endif
   return x * normal_share(x);
 }
 
 template <class T>
 HM_HOST_DEVICE T gelu_backward(T x, T dy) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) return gelu_backward_fp32(x, dy);
+#endif
   constexpr T kHeight = T(0.39894228040143267794);  // 1 / sqrt(2 pi)
   const T density = kHeight * std::exp(T(-0.5) * x * x);
   return dy * (normal_share(x) + x * density);
@@ -141,6 +143,9 @@ HM_HOST_DEVICE T gelu_backward(T x, T dy) {
 // x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x sigmoid(2 u): 1 + tanh cancels for negative x.
 template <class T>
 HM_HOST_DEVICE T gelu_tanh_argument(T x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) return gelu_tanh_argument_fp32(x);
+#endif
   constexpr T kTwice = T(1.59576912160573071176);  // 2 sqrt(2 / pi)
   return kTwice * (x + T(0.044715) * x * x * x);
 }

@@ -26,6 +26,9 @@ namespace formulas {
 // log(1 + exp(-|x|)) + max(-x, 0) = -log sigmoid(x), without overflow on either side.
 template <class T>
 HM_HOST_DEVICE T minus_log_sigmoid(T x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) return minus_log_sigmoid_fp32(x);
+#endif
   return std::log1p(std::exp(x < 0 ? x : -x)) + (x < 0 ? -x : T(0));
 }
 
@@ -80,6 +83,12 @@ struct BinaryCrossEntropyWithLogits {
   }
   template <class T>
   HM_HOST_DEVICE static T slope(T x, T y, T weight, T) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) == sizeof(float)) {
+      const formulas::Shares share = formulas::shares_fp32(x);
+      return (T(1) - y) * share.high - weight * y * share.low;
+    }
+#endif
     return (T(1) - y) * formulas::sigmoid(x) - weight * y * formulas::sigmoid(-x);
   }
 };
@@ -96,6 +105,9 @@ struct BinaryCrossEntropy {
   }
   template <class T>
   HM_HOST_DEVICE static T value(T x, T y, T, T) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) == sizeof(float)) return formulas::cross_entropy_fp32(x, y);
+#endif
     return (y - T(1)) * limited(std::log1p(-x)) - y * limited(std::log(x));
   }
   template <class T>
