@@ -194,6 +194,29 @@ TEST_F(GpuRows, OperandsMayBeSlicesThatStartAnywhere) {
   }
 }
 
+// One operand or several may start elsewhere than at 16 bytes, also that which is the result.
+TEST_F(GpuRows, ActivationsGiveTheSameBitsWhereverOperandsStart) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    const auto make = [&](bool apart, uint64_t seed) {
+      const Tensor all = Tensor::from(gpu(), {5, 9}, dtype, normal(45, seed));
+      return apart ? all.slice(1, 3) : Tensor::from(gpu(), {3, 9}, dtype, all.slice(1, 3).values());
+    };
+    std::vector<unsigned char> forward, backward;
+    for (const unsigned apart : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U}) {
+      const bool first = apart & 1, second = apart & 2, third = apart & 4;
+      const Tensor x = make(first, 1), dy = make(second, 2);
+      Tensor dx = make(third, 3), in_place = make(first, 1);
+      run(ActivationBackward<activations::Gelu>{.kept = x, .dy = dy, .dx = dx});
+      run(Activation<activations::Gelu>{.x = in_place, .out = in_place});
+      if (apart == 0) backward = dx.codes(), forward = in_place.codes();
+      EXPECT_EQ(dx.codes(), backward) << name_of(dtype) << " " << apart;
+      EXPECT_EQ(in_place.codes(), forward) << name_of(dtype) << " " << apart;
+      run(Activation<activations::Gelu>{.x = x, .out = dx});
+      EXPECT_EQ(dx.codes(), forward) << name_of(dtype) << " " << apart;
+    }
+  }
+}
+
 // Equal numbers, NaNs and infinities.
 std::vector<double> coarse(int64_t count, uint64_t seed) {
   std::vector<double> values = normal(count, seed);

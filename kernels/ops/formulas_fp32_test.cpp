@@ -13,12 +13,12 @@
 namespace halfmark::kernels::formulas {
 namespace {
 
-constexpr double kUnit = 0x1p-24, kSmallest = 0x1p-149;
-constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr double kFp32Unit = 0x1p-24, kLeast = 0x1p-149;
+constexpr float kInfinite = std::numeric_limits<float>::infinity(), kQuietNan = std::numeric_limits<float>::quiet_NaN();
 
-// f(x) for positive floats up to `most`, and their negatives.
+// f(x) for positive floats up to `most`, and their negatives, until a test fails.
 void each_float(float most, auto&& f) {
-  for (uint32_t code = 0; code <= std::bit_cast<uint32_t>(most); code += 1009)
+  for (uint32_t code = 0; code <= std::bit_cast<uint32_t>(most) && !testing::Test::HasFatalFailure(); code += 1009)
     f(std::bit_cast<float>(code)), f(-std::bit_cast<float>(code));
 }
 
@@ -26,22 +26,22 @@ TEST(Fp32Formulas, NormalShareAndItsSlopeStayWithinTheirErrors) {
   each_float(100, [](float x) {
     const double wide = x, share = 0.5 * std::erfc(-wide * 0.70710678118654752440);
     // A share below the normal numbers is rounded before x multiplies it.
-    ASSERT_NEAR(gelu_fp32(x), wide * share, 7 * kUnit * std::fabs(wide * share) + kSmallest * (1 + std::fabs(wide)))
+    ASSERT_NEAR(gelu_fp32(x), wide * share, 7 * kFp32Unit * std::fabs(wide * share) + kLeast * (1 + std::fabs(wide)))
         << x;
     const double slope = share + wide * 0.39894228040143267794 * std::exp(-0.5 * wide * wide);
-    ASSERT_NEAR(gelu_backward_fp32(x, 1), slope, 3 * kUnit * std::max(1.0, std::fabs(slope))) << x;
+    ASSERT_NEAR(gelu_backward_fp32(x, 1), slope, 3 * kFp32Unit * std::max(1.0, std::fabs(slope))) << x;
   });
 }
 
 TEST(Fp32Formulas, SigmoidAndItsLogarithmStayWithinTheirErrors) {
   each_float(100, [](float x) {
     const double wide = x, e = std::exp(-std::fabs(wide)), share = (x < 0 ? e : 1) / (1 + e);
-    ASSERT_NEAR(sigmoid_fp32(x), share, 4 * kUnit * share + kSmallest) << x;
+    ASSERT_NEAR(sigmoid_fp32(x), share, 4 * kFp32Unit * share + kLeast) << x;
     const Shares both = shares_fp32(x);
     ASSERT_EQ(both.high, sigmoid_fp32(x));
     ASSERT_EQ(both.low, sigmoid_fp32(-x));
     const double minus_log = std::log1p(e) + std::max(-wide, 0.0);
-    ASSERT_NEAR(minus_log_sigmoid_fp32(x), minus_log, 4 * kUnit * minus_log + kSmallest) << x;
+    ASSERT_NEAR(minus_log_sigmoid_fp32(x), minus_log, 4 * kFp32Unit * minus_log + kLeast) << x;
   });
 }
 
@@ -51,28 +51,28 @@ TEST(Fp32Formulas, CrossEntropyOfEveryShareStaysWithinItsError) {
     for (const float y : {0.0F, 0.25F, 1.0F}) {
       const double wide = x, high = std::max(std::log(wide), -100.0), low = std::max(std::log1p(-wide), -100.0),
                    value = -y * high - (1 - y) * low;
-      ASSERT_NEAR(cross_entropy_fp32(x, y), value, 4 * kUnit * value + kSmallest) << x << " " << y;
+      ASSERT_NEAR(cross_entropy_fp32(x, y), value, 4 * kFp32Unit * value + kLeast) << x << " " << y;
     }
   });
 }
 
 TEST(Fp32Formulas, KeepInfinitiesAndNaN) {
-  EXPECT_EQ(gelu_fp32(kInfinity), kInfinity);
+  EXPECT_EQ(gelu_fp32(kInfinite), kInfinite);
   EXPECT_EQ(gelu_fp32(1e30F), 1e30F);
   EXPECT_EQ(gelu_fp32(-1e30F), 0);
-  EXPECT_TRUE(std::isnan(gelu_fp32(-kInfinity)));  // infinity times 0, as the formula says
-  EXPECT_TRUE(std::isnan(gelu_fp32(kNan)));
+  EXPECT_TRUE(std::isnan(gelu_fp32(-kInfinite)));  // infinity times 0, as the formula says
+  EXPECT_TRUE(std::isnan(gelu_fp32(kQuietNan)));
   EXPECT_EQ(gelu_backward_fp32(1e30F, 3), 3);
   EXPECT_EQ(gelu_backward_fp32(-1e30F, 3), 0);
-  for (const float x : {kInfinity, -kInfinity, kNan}) EXPECT_TRUE(std::isnan(gelu_backward_fp32(x, 1))) << x;
-  EXPECT_EQ(sigmoid_fp32(kInfinity), 1);
-  EXPECT_EQ(sigmoid_fp32(-kInfinity), 0);
-  EXPECT_TRUE(std::isnan(sigmoid_fp32(kNan)));
-  EXPECT_TRUE(std::isnan(shares_fp32(kNan).high) && std::isnan(shares_fp32(kNan).low));
-  EXPECT_EQ(minus_log_sigmoid_fp32(kInfinity), 0);
-  EXPECT_EQ(minus_log_sigmoid_fp32(-kInfinity), kInfinity);
-  EXPECT_TRUE(std::isnan(minus_log_sigmoid_fp32(kNan)));
-  for (const float x : {-kInfinity, -1.0F, -0x1p-149F, 1.0000001F, 2.0F, kInfinity, kNan})
+  for (const float x : {kInfinite, -kInfinite, kQuietNan}) EXPECT_TRUE(std::isnan(gelu_backward_fp32(x, 1))) << x;
+  EXPECT_EQ(sigmoid_fp32(kInfinite), 1);
+  EXPECT_EQ(sigmoid_fp32(-kInfinite), 0);
+  EXPECT_TRUE(std::isnan(sigmoid_fp32(kQuietNan)));
+  EXPECT_TRUE(std::isnan(shares_fp32(kQuietNan).high) && std::isnan(shares_fp32(kQuietNan).low));
+  EXPECT_EQ(minus_log_sigmoid_fp32(kInfinite), 0);
+  EXPECT_EQ(minus_log_sigmoid_fp32(-kInfinite), kInfinite);
+  EXPECT_TRUE(std::isnan(minus_log_sigmoid_fp32(kQuietNan)));
+  for (const float x : {-kInfinite, -1.0F, -0x1p-149F, 1.0000001F, 2.0F, kInfinite, kQuietNan})
     for (const float y : {0.0F, 0.25F, 1.0F}) EXPECT_TRUE(std::isnan(cross_entropy_fp32(x, y))) << x << " " << y;
   EXPECT_EQ(cross_entropy_fp32(0, 1), 100);
   EXPECT_EQ(cross_entropy_fp32(1, 0), 100);
