@@ -1,5 +1,6 @@
 // The fp32 formulas of GPUs against libm in double, with exact functions in the place of the GPU's approximate ones: every
-// 1009th float. Every float, once: GELU 6.6 units, its gradient 2.6, sigmoid 3.4, -log sigmoid 3.5, cross-entropy 3.5.
+// 1009th float. The largest errors in units of 2^-24: of all floats, GELU 7.7, its gradient 2.6, cross-entropy 3.5; of every
+// fifth, sigmoid 3.4 and its logarithm 3.5.
 #include "kernels/ops/formulas_fp32.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ TEST(Fp32Formulas, NormalShareAndItsSlopeStayWithinTheirErrors) {
   each_float(100, [](float x) {
     const double wide = x, share = 0.5 * std::erfc(-wide * 0.70710678118654752440);
     // A share below the normal numbers is rounded before x multiplies it.
-    ASSERT_NEAR(gelu_fp32(x), wide * share, 7 * kFp32Unit * std::fabs(wide * share) + kLeast * (1 + std::fabs(wide)))
+    ASSERT_NEAR(gelu_fp32(x), wide * share, 8 * kFp32Unit * std::fabs(wide * share) + kLeast * (1 + std::fabs(wide)))
         << x;
     const double slope = share + wide * 0.39894228040143267794 * std::exp(-0.5 * wide * wide);
     ASSERT_NEAR(gelu_backward_fp32(x, 1), slope, 3 * kFp32Unit * std::max(1.0, std::fabs(slope))) << x;
