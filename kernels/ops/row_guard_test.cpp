@@ -11,7 +11,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/cases/cases.h"
-#include "kernels/ops/cases/row_under_test.h"
+#include "kernels/ops/cases/row_checks.h"
 #include "kernels/ops/formulas.h"
 
 namespace halfmark::kernels {

@@ -1,4 +1,4 @@
-#include "kernels/ops/cases/row_under_test.h"
+#include "kernels/ops/cases/row_checks.h"
 
 #include <algorithm>
 #include <cstdint>
