@@ -66,7 +66,7 @@ __device__ __forceinline__ Wide widen(E5m2 x) {
   return widen<Wide>(__ushort_as_half(static_cast<unsigned short>(x.code << 8)));  // E5M2 is the upper half of FP16
 }
 
-// For code that computes with it: does not keep the sign of a NaN, which no result of arithmetic has.
+// Widens a value for arithmetic. The sign of a NaN may be lost: results of arithmetic do not have it.
 template <class Wide>
 __device__ __forceinline__ Wide computed(double x) {
   return static_cast<Wide>(x);

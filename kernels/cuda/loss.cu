@@ -196,7 +196,7 @@ struct OnDevice<losses::Focal> : losses::Focal {  // with the power above
   }
 };
 
-// The second argument of a value. 1 / beta is finite: where beta is below the normal numbers, so is what it multiplies.
+// The second argument of a value. For smooth L1 it is 1 / beta, at most the largest finite number: beta = 0 gives no infinity.
 template <class Wide, class Row>
 Wide second_argument(double a, double b) {
   if constexpr (std::is_same_v<Row, losses::SmoothL1>) {

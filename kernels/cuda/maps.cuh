@@ -21,7 +21,7 @@ __host__ __device__ constexpr uint32_t map_share() {
     return In::kNeighbours > Out::kNeighbours ? In::kNeighbours : Out::kNeighbours;
 }
 
-// Operands as f needs them: an f that computes with them (Computes) gives no NaN of their sign.
+// Loads operands for f. If f only does arithmetic (F::Computes), the sign of a NaN need not be kept.
 template <class Wide, uint32_t kCount, class F, class Access>
 __device__ __forceinline__ void load_for(const Access& x, uint32_t i, Wide* values) {
   if constexpr (requires { requires F::Computes::value; }) {

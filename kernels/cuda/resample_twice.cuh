@@ -1,7 +1,8 @@
 // Bilinear images of twice the size. The weights of a result are 3/4 of its nearest row or column and 1/4 of the next one,
 // at every place, so that neighbouring results are computed from values that are read once. Beyond the border of an image
 // its last row or column is repeated: 3/4 and 1/4 of one value are that value.
-// Along columns first, then along rows, in every kernel here: the bits do not depend on which one runs.
+// Sums go first vertically, then horizontally, in every kernel here: the bits do not depend on which one runs. A sum of
+// negative zeros is -0; of kernels that begin a sum with 0 it is +0.
 #pragma once
 
 #include <cstdint>
@@ -182,17 +183,16 @@ __global__ void __launch_bounds__(kTwiceThreads)
   }
 }
 
-// The columns of a row that are one access, if all rows of both images begin at one: which kernel runs does not depend on
-// where an operand begins, but the bits would be the same.
-template <class Access>
-bool has_twice_rows(const Image& small, const Image& large, uint32_t columns) {
+// Whether the kernels of rows run: a plain layout, and rows of whole accesses. An operand that begins elsewhere is read and
+// written one element at a time by the same kernel.
+inline bool has_twice_rows(const Image& small, const Image& large, uint32_t columns) {
   return !small.last && !large.last && small.w % columns == 0;
 }
 
 template <class Wide, class Access>
 void start_twice(cudaStream_t stream, const Image& x, const Image& out, const Access& from, const Access& to) {
   constexpr uint32_t kResults = Access::kNeighbours;
-  if (has_twice_rows<Access>(x, out, kResults / 2)) {
+  if (has_twice_rows(x, out, kResults / 2)) {
     const TwiceRows rows(x, kResults / 2, x.h + 1);
     twice_rows<Wide, kResults><<<blocks_for(rows.threads, kTwiceThreads), kTwiceThreads, 0, stream>>>(rows, from, to);
     return;
@@ -209,7 +209,7 @@ template <class Wide, class Access>
 void start_twice_backward(cudaStream_t stream, const Image& dy, const Image& dx, const Access& from, const Access& to) {
   constexpr uint32_t kColumns = Access::kNeighbours;
   const uint32_t row_pairs = (dx.h + 1) / 2;
-  if (has_twice_rows<Access>(dx, dy, kColumns)) {
+  if (has_twice_rows(dx, dy, kColumns)) {
     const TwiceRows rows(dx, kColumns, row_pairs);
     twice_rows_backward<Wide, kColumns>
         <<<blocks_for(rows.threads, kTwiceThreads), kTwiceThreads, 0, stream>>>(rows, from, to);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -194,27 +195,44 @@ TEST_F(GpuRows, OperandsMayBeSlicesThatStartAnywhere) {
   }
 }
 
-// One operand or several may start elsewhere than at 16 bytes, also that which is the result.
-TEST_F(GpuRows, ActivationsGiveTheSameBitsWhereverOperandsStart) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
-    const auto make = [&](bool apart, uint64_t seed) {
-      const Tensor all = Tensor::from(gpu(), {5, 9}, dtype, normal(45, seed));
-      return apart ? all.slice(1, 3) : Tensor::from(gpu(), {3, 9}, dtype, all.slice(1, 3).values());
-    };
-    std::vector<unsigned char> forward, backward;
-    for (const unsigned apart : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U}) {
-      const bool first = apart & 1, second = apart & 2, third = apart & 4;
-      const Tensor x = make(first, 1), dy = make(second, 2);
-      Tensor dx = make(third, 3), in_place = make(first, 1);
-      run(ActivationBackward<activations::Gelu>{.kept = x, .dy = dy, .dx = dx});
-      run(Activation<activations::Gelu>{.x = in_place, .out = in_place});
-      if (apart == 0) backward = dx.codes(), forward = in_place.codes();
-      EXPECT_EQ(dx.codes(), backward) << name_of(dtype) << " " << apart;
-      EXPECT_EQ(in_place.codes(), forward) << name_of(dtype) << " " << apart;
-      run(Activation<activations::Gelu>{.x = x, .out = dx});
-      EXPECT_EQ(dx.codes(), forward) << name_of(dtype) << " " << apart;
-    }
+// Runs an activation and its gradient with each choice of operands that begin elsewhere than at 16 bytes.
+template <class Row>
+void expect_same_bits_wherever_operands_start(Device& device, DType dtype) {
+  const auto values_of = [](uint64_t seed) {
+    std::vector<double> values = normal(45, seed);
+    const double nan = static_cast<double>(NAN), specials[] = {nan, -nan, HUGE_VAL, -HUGE_VAL, 0.0, -0.0};
+    for (size_t k = 0; k < std::size(specials); ++k)  // in whole accesses, and among the last elements
+      values[9 + (3 * k + seed) % 24] = specials[k], values[35 - k] = specials[(k + seed) % std::size(specials)];
+    return values;
+  };
+  const auto make = [&](bool apart, uint64_t seed) {
+    const std::vector<double> values = values_of(seed);
+    if (apart) return Tensor::from(device, {5, 9}, dtype, values).slice(1, 3);
+    return Tensor::from(device, {3, 9}, dtype, std::vector<double>(values.begin() + 9, values.begin() + 36));
+  };
+  std::vector<unsigned char> forward, backward;
+  for (const unsigned apart : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U}) {
+    const bool first = apart & 1, second = apart & 2, third = apart & 4;
+    const std::string what = std::string(Row::name) + " " + std::string(name_of(dtype)) + " " + std::to_string(apart);
+    const Tensor x = make(first, 1), dy = make(second, 2);
+    Tensor dx = make(third, 3), in_place = make(first, 1);
+    run(ActivationBackward<Row>{.kept = x, .dy = dy, .dx = dx});
+    run(Activation<Row>{.x = in_place, .out = in_place});
+    if (apart == 0) backward = dx.codes(), forward = in_place.codes();
+    EXPECT_EQ(dx.codes(), backward) << what;
+    EXPECT_EQ(in_place.codes(), forward) << what;
+    run(Activation<Row>{.x = x, .out = dx});
+    EXPECT_EQ(dx.codes(), forward) << what;
   }
+}
+template <class... Rows>
+void expect_same_bits_of(activations::List<Rows...>, Device& device, DType dtype) {
+  (expect_same_bits_wherever_operands_start<Rows>(device, dtype), ...);
+}
+
+TEST_F(GpuRows, ActivationsGiveTheSameBitsWhereverOperandsStart) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
+    expect_same_bits_of(activations::All(), gpu(), dtype);
 }
 
 // Equal numbers, NaNs and infinities.

@@ -1,7 +1,7 @@
 // The mathematics of one element, written once: the reference rows, the fast CPU rows and the CUDA kernels call these
-// functions and nothing else. T is the arithmetic (float or double), on GPUs often with a form of its own for float
-// (formulas_fp32.h); the caller reads narrow operands and rounds
-// results. Includes no CUDA header, so that the host can test it. Where rows of two devices evaluate one formula in
+// functions. T is the arithmetic (float or double); the caller reads narrow operands and rounds results. On GPUs, some
+// functions of float have a form of their own (formulas_fp32.h).
+// Includes no CUDA header, so that the host can test it. Where rows of two devices evaluate one formula in
 // different orders, each order has its own function: their roundings differ.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Functions of formulas.h in fp32 for GPUs, where each instruction counts: a 16-bit operation of one operand that should keep
-// up with memory has about 34. Written with the GPU's approximate instructions, whose largest errors the PTX ISA
-// states: ex2.approx 2 units in the last place, rcp.approx 1 unit, lg2.approx 2^-22, absolute from 0.5 to 2, else relative.
+// Functions of formulas.h in fp32 for GPUs: to keep up with memory, a 16-bit operation of one operand may take about 34
+// instructions an element. Written with the GPU's approximate instructions; their largest errors by the PTX ISA, in ulp:
+// ex2.approx 2, rcp.approx 1; lg2.approx 2^-22, absolute from 0.5 to 2, else relative. std::exp is CUDA's expf: 1 ulp.
 // On the host they are exact, so that formulas_fp32_test.cpp measures what the formulas themselves lose.
 // Polynomials and quotients of polynomials were fitted with the least maximum of the relative error (Lawson's iteration of
 // least squares on 400 or more points, in fp64 from 40 digits of mpmath 1.4), and their coefficients rounded to fp32.
@@ -65,7 +65,7 @@ HM_HOST_DEVICE inline float sigmoid_fp32(float x) {
 }
 
 // The share of a normal distribution beyond |x| is factor * power * scale, where power * scale is exp(-x^2 / 2), 0 beyond
-// about |x| = 17. NaN as 20.
+// about |x| = 14.4. A NaN gives the values of 20; callers multiply by x.
 struct NormalTail {
   float power, scale, factor;
 };

@@ -57,7 +57,7 @@ function(halfmark_software_gpu_test name architecture filter)  # [program]
     # All kernels of a module are read here, also those that no test launches.
     ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};HALFMARK_SOFTWARE_GPU=${architecture};HALFMARK_SOFTWARE_GPU_READS=all")
 endfunction()
-halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuRowPacks.*:GpuCast.*:Gpu.*:Ops/EveryRow.*/cuda_0*")
+halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuRowPacks.*:GpuCast.*:GpuResampleTwice.*:ChannelRows.*:SequenceRows.*:Gpu.*:Ops/EveryRow.*/cuda_0*")
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)
   halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.Ties*:Row/Dots.*:PublishedDots.*")
   # What a library can do depends on the architecture too.

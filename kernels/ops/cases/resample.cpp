@@ -94,7 +94,7 @@ void each_resample(const CaseRequest& request, auto&& f) {
       return;
     }
     for (const Resampling resampling : kResamplings)
-      for (const auto& [h, w] : {std::pair<int64_t, int64_t>{6, 5}, {9, 11}, {2, 3}, {1, 1}}) {
+      for (const auto& [h, w] : {std::pair<int64_t, int64_t>{6, 5}, {12, 10}, {9, 11}, {2, 3}, {1, 1}}) {
         const ResampleSize size{resampling, {2, 3, 6, 5}, h, w};
         f(image + " " + std::string(name_of(resampling)) + " to " + std::to_string(h) + "x" + std::to_string(w), size,
           make, out_layout);
