@@ -7,7 +7,7 @@
 
 #include "bench/namespaces.h"
 #include "kernels/number/error.h"
-#include "kernels/ops/cases/cases.h"
+#include "kernels/ops/cases/operands.h"
 
 namespace halfmark::bench::micro {
 
