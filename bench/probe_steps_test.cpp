@@ -175,7 +175,7 @@ TEST(ProbeRowsWithSteps, ARowThatKeepsOneBitMoreDoesNotMatch) {
 }
 
 // What a library does that promotes sums of few bits to fp32 after some products.
-TEST(ProbeRowsWithSteps, PartsOfKInFp32) {
+TEST(SlowProbeRows, FindPartsOfKInFp32) {
   LibraryDevice device("sim:hopper", {.choice = kE4m3Dots, .part = 128, .real_only_with_transposed_b = true});
   const probe::Report report = report_of(device, "e4m3>f32", {4, 4, 512});
   EXPECT_EQ(found_value(report, "products per block"), "32");
@@ -192,7 +192,7 @@ TEST(ProbeRowsWithSteps, PartsOfKInFp32) {
   EXPECT_TRUE(names(report.around[0].rows, "sim:hopper wgmma.k32 e4m3>f32"));
 }
 
-TEST(ProbeOfForms, AsksWithBTransposedWhereOnlyThenARowOfRealSpeedRuns) {
+TEST(SlowProbeRows, AskWithBTransposedWhereOnlyThenARowOfRealSpeedRuns) {
   const std::string types = "e4m3>f32";
   for (const bool only : {false, true}) {
     LibraryDevice device("sim:hopper", {.choice = kE4m3Dots, .real_only_with_transposed_b = only});

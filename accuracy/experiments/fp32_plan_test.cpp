@@ -77,7 +77,7 @@ std::vector<PlantedRequest> requests(int64_t sum_terms) {
   return all;
 }
 
-TEST(Fp32Plan, FindsExactlyThePlantedLayersOnTheCpu) {
+TEST(SlowFp32Plan, FindsExactlyThePlantedLayersOnTheCpu) {
   for (const PlantedRequest& request : requests(16384)) expect_planted(request, "cpu");
 }
 
@@ -112,7 +112,7 @@ TEST(Fp32Plan, FindsCancellation) {
 }
 
 // Planners with a planted mistake. A second computation of the errors finds each, and nothing in the plans of the real one.
-TEST(Fp32Plan, IsVerifiedByASecondComputationThatFindsWrongPlanners) {
+TEST(SlowFp32Plan, IsVerifiedByASecondComputationThatFindsWrongPlanners) {
   using enum Fault;
   for (const Fault fault : {exp_overflow, square_overflow, variance, cancellation}) {
     const PlantedNetwork network = PlantedNetworkMaker({.seed = 300, .layers = 12, .faults = {fault}}).make();
