@@ -1,8 +1,9 @@
 // The mathematics of one element, written once: the reference rows, the fast CPU rows and the CUDA kernels call these
 // functions. T is the arithmetic (float or double); the caller reads narrow operands and rounds results. On GPUs, some
-// functions of float have a form of their own (formulas_fp32.h).
-// Includes no CUDA header, so that the host can test it. Where rows of two devices evaluate one formula in
-// different orders, each order has its own function: their roundings differ.
+// functions of float have a form of their own (formulas_fp32.h). Includes no CUDA header, so that the host can test it.
+//
+// Where rows of two devices evaluate one formula in different orders, each order has its own function: their roundings
+// differ.
 #pragma once
 
 #include <cmath>
