@@ -343,12 +343,11 @@ struct QuantizeResults {  // null: not wanted
   uint8_t *codes, *scale_codes;
   float *scales, *tensor_scale, *amax;
   double* losses;
-  uint32_t* counts;  // set by the launcher
 };
-size_t quantize_scratch(const QuantizeForm&, uint32_t tiles);  // bytes
+size_t quantize_scratch(const QuantizeForm&, uint32_t tiles, Array x, const QuantizeResults&);  // bytes
 // `factor`: null, or of all tiles.
 void launch_quantize(cudaStream_t, const QuantizeForm&, uint32_t tiles, void* scratch, Array x, const float* factor,
-                     QuantizeResults);
+                     const QuantizeResults&);
 struct ScaledSide {  // as Scaled
   const uint8_t* codes;
   const void* scales;         // null: none

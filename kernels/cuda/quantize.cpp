@@ -76,7 +76,7 @@ void quantize_matrix(Device& device, const Quantize& op) {
     out.scale_codes = op.scales.as<uint8_t>();
   out.tensor_scale = floats(op.tensor_scale), out.amax = floats(op.amax);
   if (!op.losses.empty()) out.losses = op.losses.as<double>();
-  Tensor memory = workspace(cuda, quantize_scratch(s, tiles));
+  Tensor memory = workspace(cuda, quantize_scratch(s, tiles, array(op.x), out));
   launch_quantize(cuda.stream(), s, tiles, memory.data(), array(op.x),
                   op.factor.empty() ? nullptr : op.factor.as<float>(), out);
 }

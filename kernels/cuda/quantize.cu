@@ -1,22 +1,20 @@
 // Quantisation by the rules of training recipes, bit by bit as number/quantizer.cpp; and the product of such matrices by plain
 // loops.
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/noise.cuh"
 #include "kernels/cuda/quantize_eights.cuh"
 #include "kernels/cuda/rounding.cuh"
+#include "kernels/cuda/tile_factors.cuh"
 
 namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256, kLanes = 32, kPiece = 1024;
-
-__device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
-__device__ __forceinline__ float largest_float() { return __int_as_float(0x7f7fffff); }
-__device__ __forceinline__ float lesser(float a, float b) { return b < a ? b : a; }  // std::min: a NaN first stays
-__device__ __forceinline__ float greater(float a, float b) { return a < b ? b : a; }
 
 // numbers[row, k] of x or its transpose, behind its end 0; transformed by hadamard_16() of number/quantizer.h.
 __global__ void __launch_bounds__(kThreads) read_numbers(QuantizeForm s, AnyTyped x, float* numbers) {
@@ -41,12 +39,6 @@ __global__ void __launch_bounds__(kThreads) read_numbers(QuantizeForm s, AnyType
   numbers[i] = widen<float>(rounded);
 }
 
-// The code of the largest magnitude. Without a sign the codes of fp32 have the order of the numbers, and NaN is beyond
-// infinity: the maximum does not depend on the order in which the warps come.
-__device__ __forceinline__ uint32_t magnitude(const QuantizeForm& s, float x) {
-  const uint32_t code = static_cast<uint32_t>(__float_as_int(x)) & 0x7fffffff;
-  return code <= 0x7f800000 ? code : s.nan_spreads ? 0x7fc00000 : 0;
-}
 __device__ __forceinline__ uint32_t largest_of_warp(uint32_t code) {
   for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2)
     code = max(code, __shfl_xor_sync(0xffffffffu, code, distance));
@@ -69,11 +61,6 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0 && first < end) atomicMax(&largest[row / s.tile_rows * s.tiles_along_depth + along], code);
 }
 
-struct Magnitude {
-  QuantizeForm form;
-  __device__ uint32_t operator()(float x) const { return magnitude(form, x); }
-};
-
 constexpr uint32_t kTilesPerThread = 16;
 __global__ void __launch_bounds__(kThreads) find_largest_of_all(uint32_t n, const uint32_t* largest, uint32_t* all) {
   __shared__ uint32_t shared[kMostWarps];
@@ -85,74 +72,6 @@ __global__ void __launch_bounds__(kThreads) find_largest_of_all(uint32_t n, cons
   }
   code = over_block(code, shared, Most());
   if (threadIdx.x == 0) atomicMax(all, code);
-}
-
-__device__ float power_of_two_below(float scale) {
-  return __int_as_float(__float_as_int(scale) & static_cast<int>(0xff800000));
-}
-
-__device__ TileFactors from_amax(float amax, float most, bool as_power_of_two, float instead_of_infinity) {
-  float scale = 1;
-  if (amax > 0 && amax < infinity()) {
-    scale = most / amax;
-    if (scale == infinity()) scale = instead_of_infinity;
-    if (as_power_of_two) scale = power_of_two_below(scale);
-  }
-  return {scale, 1 / scale, 0};
-}
-
-__device__ TileFactors mx_rounded_up(float amax, float most) {
-  const float x = amax * (1 / most);
-  const uint32_t bits = static_cast<uint32_t>(__float_as_int(x)), exponent = bits >> 23, fraction = bits & 0x7fffff;
-  uint32_t code = exponent + (fraction != 0 && exponent != 0xfe && !(exponent == 0 && fraction <= 0x400000));
-  if (isnan(x)) code = 0xff;
-  if (x == infinity()) code = 0xfe;
-  const float decode = code == 0xff ? __int_as_float(0x7fc00000) : __int_as_float(code ? code << 23 : 0x400000);
-  return {1 / decode, decode, code};
-}
-
-__device__ TileFactors nvfp4(float amax, float tensor_amax) {
-  float tensor_scale = lesser(448.0f * 6 / tensor_amax, largest_float());
-  if (tensor_amax == 0 || tensor_scale == 0) tensor_scale = 1;
-  const float wanted = lesser(amax * (tensor_scale * (1.0f / 6)), largest_float());
-  const RoundTarget e4m3 = round_target(DType::e4m3);
-  const uint32_t code = rounded_code(wanted > 448 ? 448.0 : static_cast<double>(wanted), e4m3, Rounding::near_even, 0);
-  const float decode = widen<float>(E4m3{static_cast<uint8_t>(code)});
-  return {lesser(1 / (decode * (1 / tensor_scale)), largest_float()), decode, code};
-}
-
-__device__ TileFactors torchao(float amax, float most, bool as_power_of_two) {
-  const double least = isnan(amax) ? static_cast<double>(amax) : fmax(static_cast<double>(amax), 1e-12);
-  float scale = static_cast<float>(static_cast<double>(most) / least);
-  if (as_power_of_two && scale > 0 && scale < infinity()) scale = power_of_two_below(scale);
-  return {scale, 1 / scale, 0};
-}
-
-__device__ TileFactors factors_of(const QuantizeForm& s, float amax, float tensor_amax) {
-  const float most = s.most;
-  switch (s.rule) {
-    case QuantizeRule::current:
-      return from_amax(amax, most, false, largest_float());
-    case QuantizeRule::current_power_of_two:
-      return from_amax(amax, most, true, largest_float());
-    case QuantizeRule::block_power_of_two:
-      return from_amax(amax, most, true, s.input_most);
-    case QuantizeRule::block_fp32:
-      return from_amax(amax, most, false, s.input_most);
-    case QuantizeRule::mx_rounded_up:
-      return mx_rounded_up(amax, most);
-    case QuantizeRule::nvfp4:
-      return nvfp4(amax, tensor_amax);
-    case QuantizeRule::torchao:
-      return torchao(amax, most, false);
-    case QuantizeRule::torchao_power_of_two:
-      return torchao(amax, most, true);
-    case QuantizeRule::deepseek: {
-      const float decode = greater(amax, 1e-4f) / most;
-      return {1 / decode, decode, 0};
-    }
-  }
-  return {};
 }
 
 // A thread for each tile: its factors, and its scale as it is stored.
@@ -200,8 +119,8 @@ __device__ double value_of(const QuantizeForm& s, uint32_t code) {
 }
 
 // Two neighbours for each thread: codes of e2m1 share a byte.
-__global__ void __launch_bounds__(kThreads)
-    find_codes(QuantizeForm s, const float* numbers, const TileFactors* factors, QuantizeResults out) {
+__global__ void __launch_bounds__(kThreads) find_codes(QuantizeForm s, const float* numbers, const TileFactors* factors,
+                                                       QuantizeTotals* totals, QuantizeResults out) {
   __shared__ uint32_t table[256];
   if (s.stochastic) {
     fill_aes_table(table);
@@ -240,11 +159,13 @@ __global__ void __launch_bounds__(kThreads)
     saturated += __shfl_xor_sync(0xffffffffu, saturated, distance);
   }
   if (threadIdx.x % kLanes != 0) return;
-  if (flushed) atomicAdd(&out.counts[0], flushed);
-  if (saturated) atomicAdd(&out.counts[1], saturated);
+  if (flushed) atomicAdd(&totals->flushed, flushed);
+  if (saturated) atomicAdd(&totals->saturated, saturated);
 }
 
-__global__ void store_counts(const uint32_t* counts, double* losses) { losses[threadIdx.x] = counts[threadIdx.x]; }
+__global__ void store_counts(const QuantizeTotals* totals, double* losses) {
+  losses[0] = totals->flushed, losses[1] = totals->saturated;
+}
 
 // The sum of a and b, and if it is inexact the neighbour with an odd significand: rounded once more, it is as if rounded
 // once (Boldo and Melquiond 2008).
@@ -300,51 +221,96 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-size_t quantize_scratch(const QuantizeForm& s, uint32_t tiles) {
-  return size_t{s.rows} * s.width * sizeof(float) + size_t{tiles} * (sizeof(TileFactors) + sizeof(uint32_t)) +
-         3 * sizeof(uint32_t);
+namespace {
+
+// Scratch. Totals and the largest magnitudes of tiles start at zero.
+struct QuantizeScratch {
+  QuantizeTotals* totals;
+  uint32_t* largest;     // of each tile
+  TileFactors* factors;  // of each tile
+  float* numbers;        // of the matrix, unless it is read in eights
+  size_t zeroed, bytes;
+  QuantizeScratch(void* memory, const QuantizeForm& s, uint32_t tiles, bool in_eights) {
+    auto* place = static_cast<unsigned char*>(memory);
+    const auto take = [&](size_t size) { return std::exchange(place, place + size); };
+    totals = reinterpret_cast<QuantizeTotals*>(take(sizeof(QuantizeTotals)));
+    largest = reinterpret_cast<uint32_t*>(take(size_t{tiles} * sizeof(uint32_t)));
+    zeroed = sizeof(QuantizeTotals) + size_t{tiles} * sizeof(uint32_t);
+    factors = reinterpret_cast<TileFactors*>(take(size_t{tiles} * sizeof(TileFactors)));
+    numbers = reinterpret_cast<float*>(place);
+    bytes = zeroed + size_t{tiles} * sizeof(TileFactors) + (in_eights ? 0 : size_t{s.rows} * s.width * sizeof(float));
+  }
+};
+
+void store_factors(cudaStream_t stream, const QuantizeForm& s, uint32_t tiles, const QuantizeScratch& scratch,
+                   const float* factor, const QuantizeResults& out) {
+  find_factors<<<blocks_for(tiles, kThreads), kThreads, 0, stream>>>(
+      s, tiles, scratch.largest, &scratch.totals->largest, factor, scratch.factors, out);
+  launched("quantize: factors");
 }
 
-void launch_quantize(cudaStream_t stream, const QuantizeForm& s, uint32_t tiles, void* scratch, Array x,
-                     const float* factor, QuantizeResults out) {
-  auto* numbers = static_cast<float*>(scratch);
-  auto* factors = reinterpret_cast<TileFactors*>(numbers + size_t{s.rows} * s.width);
-  auto* all = reinterpret_cast<uint32_t*>(factors + tiles);
-  out.counts = all + 1;
-  uint32_t* largest = all + 3;
-  check(cudaMemsetAsync(all, 0, (size_t{tiles} + 3) * sizeof(uint32_t), stream), "cudaMemsetAsync");
-  const uint32_t n = s.rows * s.width;
-  const bool in_eights = Eights::fit(s, tiles, x, out.codes);
+template <class Access>
+void quantize_in_eights(cudaStream_t stream, const QuantizeForm& s, uint32_t tiles, const QuantizeScratch& scratch,
+                        Access x, const float* factor, const QuantizeResults& out) {
   const Eights eights(s, tiles);
-  const uint32_t of_eights = blocks_for(eights.count, kEightThreads * kEightsPerThread);
-  if (in_eights) {
-    with_access({x.dtype}, [&](auto choice) {
-      using Access = typename decltype(choice)::Access;
-      if constexpr (is_in_eights<Access>)
-        find_largest_of_eights<<<of_eights, kEightThreads, 0, stream>>>(eights, Access(x), Magnitude{s}, largest);
-    });
-  } else {
-    read_numbers<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(s, AnyTyped(x), numbers);
-    launched("quantize: numbers");
-    const uint32_t of_tile = blocks_for(s.tile_depth, kPiece), pieces = s.rows * s.tiles_along_depth * of_tile;
-    find_largest<<<blocks_for(pieces, kThreads / kLanes), kThreads, 0, stream>>>(s, pieces, of_tile, numbers, largest);
+  const uint32_t blocks = blocks_for(eights.count, kEightThreads * kEightsPerThread);
+  const auto largest = [&] {
+    find_largest_of_eights<<<blocks, kEightThreads, 0, stream>>>(s, eights, x, scratch.largest,
+                                                                 &scratch.totals->largest);
+    launched("quantize: largest");
+  };
+  const auto codes = [&](auto source) {
+    find_codes_of_eights<Access, decltype(source)::value><<<blocks, kEightThreads, 0, stream>>>(
+        s, eights, x, factor, scratch.largest, scratch.factors, scratch.totals, out);
+    launched("quantize: codes");
+  };
+  switch (eights.factors_of(factor != nullptr)) {
+    case FactorsOf::lanes:
+      return codes(std::integral_constant<FactorsOf, FactorsOf::lanes>());
+    case FactorsOf::given:
+      return codes(std::integral_constant<FactorsOf, FactorsOf::given>());
+    case FactorsOf::tile:
+      largest();
+      return codes(std::integral_constant<FactorsOf, FactorsOf::tile>());
+    case FactorsOf::stored:
+      largest();
+      store_factors(stream, s, tiles, scratch, factor, out);
+      return codes(std::integral_constant<FactorsOf, FactorsOf::stored>());
   }
-  launched("quantize: largest of tiles");
-  find_largest_of_all<<<blocks_for(tiles, kThreads * kTilesPerThread), kThreads, 0, stream>>>(tiles, largest, all);
-  launched("quantize: largest");
-  find_factors<<<blocks_for(tiles, kThreads), kThreads, 0, stream>>>(s, tiles, largest, all, factor, factors, out);
-  launched("quantize: factors");
+}
+
+}  // namespace
+
+size_t quantize_scratch(const QuantizeForm& s, uint32_t tiles, Array x, const QuantizeResults& out) {
+  return QuantizeScratch(nullptr, s, tiles, Eights::fit(s, tiles, x, out.codes)).bytes;
+}
+
+void launch_quantize(cudaStream_t stream, const QuantizeForm& s, uint32_t tiles, void* memory, Array x,
+                     const float* factor, const QuantizeResults& out) {
+  const bool in_eights = Eights::fit(s, tiles, x, out.codes);
+  const QuantizeScratch scratch(memory, s, tiles, in_eights);
+  check(cudaMemsetAsync(memory, 0, scratch.zeroed, stream), "cudaMemsetAsync");
   if (in_eights)
-    with_access({x.dtype}, [&](auto choice) {
+    return with_access({x.dtype}, [&](auto choice) {
       using Access = typename decltype(choice)::Access;
-      if constexpr (is_in_eights<Access>)
-        find_codes_of_eights<<<of_eights, kEightThreads, 0, stream>>>(s, eights, Access(x), factors, out);
+      if constexpr (is_in_eights<Access>) quantize_in_eights(stream, s, tiles, scratch, Access(x), factor, out);
     });
-  else
-    find_codes<<<blocks_for(n, 2 * kThreads), kThreads, 0, stream>>>(s, numbers, factors, out);
+  const uint32_t n = s.rows * s.width;
+  read_numbers<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(s, AnyTyped(x), scratch.numbers);
+  launched("quantize: numbers");
+  const uint32_t of_tile = blocks_for(s.tile_depth, kPiece), pieces = s.rows * s.tiles_along_depth * of_tile;
+  find_largest<<<blocks_for(pieces, kThreads / kLanes), kThreads, 0, stream>>>(s, pieces, of_tile, scratch.numbers,
+                                                                               scratch.largest);
+  launched("quantize: largest of tiles");
+  find_largest_of_all<<<blocks_for(tiles, kThreads * kTilesPerThread), kThreads, 0, stream>>>(tiles, scratch.largest,
+                                                                                              &scratch.totals->largest);
+  launched("quantize: largest");
+  store_factors(stream, s, tiles, scratch, factor, out);
+  find_codes<<<blocks_for(n, 2 * kThreads), kThreads, 0, stream>>>(s, scratch.numbers, scratch.factors, scratch.totals,
+                                                                   out);
   launched("quantize: codes");
   if (!out.losses) return;
-  store_counts<<<1, 2, 0, stream>>>(out.counts, out.losses);
+  store_counts<<<1, 1, 0, stream>>>(scratch.totals, out.losses);
   launched("quantize: losses");
 }
 

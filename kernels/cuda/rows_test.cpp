@@ -366,45 +366,57 @@ std::vector<uint64_t> bits_of_values(const Tensor& tensor) {
   return bits;
 }
 
-TEST_F(GpuRows, EveryRuleOfQuantisationGivesTheBitsOfTheCpu) {
+struct QuantizeCase {
+  const Quantizer& rule;
+  int64_t depth;         // whole tiles, or not
+  bool specials, other;  // other: transposed, and where there is that transformed and at random
+  float factor;          // 0: the rule finds it
+};
+
+// The bits of every result, for a matrix of more than one block of threads.
+std::vector<std::vector<uint64_t>> quantised(Device& device, const QuantizeCase& c) {
   constexpr int64_t kRows = 37;
+  const Quantizer& rule = c.rule;
+  const Tensor x = Tensor::from(device, c.other ? Shape{c.depth, kRows} : Shape{kRows, c.depth},
+                                c.other          ? DType::bf16
+                                : c.depth == 256 ? DType::f16
+                                                 : DType::f32,
+                                wild_numbers(kRows * c.depth, c.specials));
+  Tensor factor, codes(device, {kRows, c.depth}, rule.element), scales, tensor_scale, amax(device, {1}, DType::f32),
+      losses(device, {2}, DType::f64);
+  if (c.factor != 0) factor = Tensor::from(device, {1}, DType::f32, std::vector<double>{c.factor});
+  if (!has_one_tile(rule)) scales = Tensor(device, shape_of_scales(rule, kRows, c.depth), rule.scale);
+  if (has_one_tile(rule) || rule.has_tensor_scale) tensor_scale = Tensor(device, {1}, DType::f32);
+  run(Quantize{.x = x,
+               .factor = factor,
+               .codes = codes,
+               .scales = scales,
+               .tensor_scale = tensor_scale,
+               .amax = amax,
+               .losses = losses,
+               .rule = rule,
+               .transpose = c.other,
+               .transform = c.other && !c.specials && c.factor == 0,
+               .stochastic = c.other && rule.element == DType::e2m1,
+               .noise = {.seed = 5, .first = 3}});
+  std::vector<std::vector<uint64_t>> results;
+  for (const Tensor& one : {codes, scales, tensor_scale, amax, losses})
+    if (!one.empty()) results.push_back(bits_of_values(one));
+  return results;
+}
+
+TEST_F(GpuRows, EveryRuleOfQuantisationGivesTheBitsOfTheCpu) {
   for (const Quantizer& rule : quantizers())
-    for (const int64_t depth : {144, 256})  // whole tiles, or not
+    for (const int64_t depth : {144, 256})
       for (const bool specials : {false, true})
-        for (const bool other : {false, true}) {  // transposed, and where there is that transformed and at random
-          const bool is_e2m1 = rule.element == DType::e2m1;
-          std::vector<std::vector<uint64_t>> results[2];
-          for (const bool on_gpu : {false, true}) {
-            Device& device = on_gpu ? gpu() : cpu();
-            const Tensor x = Tensor::from(device, other ? Shape{depth, kRows} : Shape{kRows, depth},
-                                          other          ? DType::bf16
-                                          : depth == 256 ? DType::f16
-                                                         : DType::f32,
-                                          wild_numbers(kRows * depth, specials));
-            const Tensor factor;
-            Tensor codes(device, {kRows, depth}, rule.element), scales, tensor_scale, amax(device, {1}, DType::f32),
-                losses(device, {2}, DType::f64);
-            if (!has_one_tile(rule)) scales = Tensor(device, shape_of_scales(rule, kRows, depth), rule.scale);
-            if (has_one_tile(rule) || rule.has_tensor_scale) tensor_scale = Tensor(device, {1}, DType::f32);
-            const Quantize op{.x = x,
-                              .factor = factor,
-                              .codes = codes,
-                              .scales = scales,
-                              .tensor_scale = tensor_scale,
-                              .amax = amax,
-                              .losses = losses,
-                              .rule = rule,
-                              .transpose = other,
-                              .transform = other && !specials,
-                              .stochastic = other && is_e2m1,
-                              .noise = {.seed = 5, .first = 3}};
-            run(op);
-            for (const Tensor& one : {codes, scales, tensor_scale, amax, losses})
-              if (!one.empty()) results[on_gpu].push_back(bits_of_values(one));
+        for (const bool other : {false, true})
+          for (const float factor : {0.0F, 0x1p-9F, 3.3e5F}) {  // of which the last saturates
+            if (factor != 0 && !has_one_tile(rule)) continue;
+            const QuantizeCase one{rule, depth, specials, other, factor};
+            EXPECT_EQ(quantised(gpu(), one), quantised(cpu(), one))
+                << rule.name << (specials ? " with special values" : "") << (other ? " transposed " : " ") << depth
+                << " factor " << factor;
           }
-          EXPECT_EQ(results[0], results[1])
-              << rule.name << (specials ? " with special values" : "") << (other ? " transposed " : " ") << depth;
-        }
 }
 
 }  // namespace

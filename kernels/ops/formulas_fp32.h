@@ -1,6 +1,7 @@
 // Functions of formulas.h in fp32 for GPUs: to keep up with memory, a 16-bit operation of one operand may take about 34
-// instructions an element. Written with the GPU's approximate instructions; their largest errors by the PTX ISA, in ulp:
-// ex2.approx 2, rcp.approx 1; lg2.approx 2^-22, absolute from 0.5 to 2, else relative. std::exp is CUDA's expf: 1 ulp.
+// instructions an element. Written with the GPU's approximate instructions; their largest errors by the PTX ISA 9.1, in ulp
+// from the correctly rounded result: ex2.approx 2, rcp.approx 1; lg2.approx 2^-22, absolute from 0.5 to 2, else relative.
+// std::exp is CUDA's expf: 2 ulp (CUDA Programming Guide 13.1, table 17).
 // On the host they are exact, so that formulas_fp32_test.cpp measures what the formulas themselves lose.
 // Polynomials and quotients of polynomials were fitted with the least maximum of the relative error (Lawson's iteration of
 // least squares on 400 or more points, in fp64 from 40 digits of mpmath 1.4), and their coefficients rounded to fp32.
@@ -51,17 +52,19 @@ HM_HOST_DEVICE inline float near_log2(float x) {
 #endif
 }
 
-// 1 / (1 + exp(-x)) and 1 / (1 + exp(x)).
+// 1 / (1 + exp(-x)) and 1 / (1 + exp(x)). The larger one is 1 less the smaller: exactly 1 for large numbers, though a GPU's
+// reciprocal of 1 may be 1 ulp off.
 struct Shares {
   float high, low;
 };
 HM_HOST_DEVICE inline Shares shares_fp32(float x) {
-  const float e = std::exp(-std::fabs(x)), larger = near_reciprocal(1.0F + e), smaller = e * larger;
+  const float e = std::exp(-std::fabs(x)), reciprocal = near_reciprocal(1.0F + e);
+  const float larger = std::fma(-e, reciprocal, 1.0F), smaller = e * reciprocal;
   return x < 0 ? Shares{smaller, larger} : Shares{larger, smaller};
 }
 HM_HOST_DEVICE inline float sigmoid_fp32(float x) {
-  const float e = std::exp(-std::fabs(x)), larger = near_reciprocal(1.0F + e);
-  return x < 0 ? e * larger : larger;
+  const Shares both = shares_fp32(x);
+  return both.high;
 }
 
 // The share of a normal distribution beyond |x| is factor * power * scale, where power * scale is exp(-x^2 / 2), 0 beyond

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/cuda/software_gpu/approximations.h"
 #include "kernels/cuda/software_gpu/arithmetic_decoders.h"
 #include "kernels/cuda/software_gpu/handlers.h"
 #include "kernels/cuda/software_gpu/lanes.h"
@@ -227,24 +228,13 @@ bool decode_fma(Coder& coder, const Statement& s, Modifiers& m, Instruction& i) 
   return i.run && take_operands(coder, s, i, {bits, bits, bits, bits});
 }
 
-// Rounded to nearest, whatever the bound. div.approx.f32 gives 0 for divisors above 2^126, and NaN for an infinity over
-// such a divisor.
-struct DivApprox {
-  static float compute(float a, float b) {
-    const float large = std::fabs(b);
-    if (large > 0x1p126f && large <= std::numeric_limits<float>::max()) {
-      if (std::isinf(a)) return std::numeric_limits<float>::quiet_NaN();
-      return std::copysign(0.0f, std::signbit(a) != std::signbit(b) ? -1.0f : 1.0f);
-    }
-    return a / b;
-  }
-};
-template <bool kApprox>
+using Quotient = float (*)(float a, float b);
+template <Quotient kQuotient>
 void divide(Warp& w, const Instruction& i) {
   const bool flush = i.flags & kFlush;
   write_lanes<float>(w, i.d, [&](int l) {
     const float a = flushed(w.lane<float>(i.a, l), flush), b = flushed(w.lane<float>(i.b, l), flush);
-    return canonical(flushed(kApprox ? DivApprox::compute(a, b) : a / b, flush));
+    return canonical(flushed(kQuotient(a, b), flush));
   });
 }
 
@@ -254,41 +244,19 @@ bool decode_div(Coder& coder, const Statement& s, Modifiers& m, Instruction& i) 
   if (!take_modifiers(m, i) && !approx && !full) return false;
   const auto type = m.type();
   if (!type) return false;
-  if ((approx || full) && *type == PtxType::f32) i.run = approx ? divide<true> : divide<false>;
+  if ((approx || full) && *type == PtxType::f32)
+    i.run = approx ? divide<approximate_quotient> : divide<approximate_full_quotient>;
   if (!approx && !full) i.run = sum_handler<Div>(*type, i.flags);
   const int bits = bits_of(*type);
   return i.run && take_operands(coder, s, i, {bits, bits, bits});
 }
 
-// Functions of one f32, computed in fp64.
-enum class Function : uint8_t { rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh };
-double value_of(Function function, double x) {
-  switch (function) {
-    case Function::rcp:
-      return 1 / x;
-    case Function::sqrt:
-      return std::sqrt(x);
-    case Function::rsqrt:
-      return 1 / std::sqrt(x);
-    case Function::sin:
-      return std::sin(x);
-    case Function::cos:
-      return std::cos(x);
-    case Function::lg2:
-      return std::log2(x);
-    case Function::ex2:
-      return std::exp2(x);
-    case Function::tanh:
-      return std::tanh(x);
-  }
-  return 0;
-}
-void approximate(Warp& w, const Instruction& i) {
+void function_of_one(Warp& w, const Instruction& i) {
   const bool flush = i.flags & kFlush;
   const auto function = static_cast<Function>(i.immediate);
   write_lanes<float>(w, i.d, [&](int l) {
     const float x = flushed(w.lane<float>(i.a, l), flush);
-    return canonical(flushed(static_cast<float>(value_of(function, static_cast<double>(x))), flush));
+    return canonical(flushed(approximate(function, x), flush));
   });
 }
 // rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 read the upper half of the operand and give the upper half of a result;
@@ -316,7 +284,7 @@ bool decode_function(Coder& coder, const Statement& s, Modifiers& m, Instruction
   const auto type = m.type();
   if (!type) return false;
   if (approx) {
-    if (*type == PtxType::f32) i.run = approximate;
+    if (*type == PtxType::f32) i.run = function_of_one;
     if (*type == PtxType::f64 && (i.flags & kFlush) && (function == Function::rcp || function == Function::rsqrt))
       i.run = approximate_upper_half;
   } else if (function == Function::rcp || function == Function::sqrt) {

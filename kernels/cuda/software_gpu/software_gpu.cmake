@@ -48,16 +48,31 @@ halfmark_copy_for_software_gpu(cuda_tests)
 # The tests of the plugin, with the variable that makes a device. All rows as sm_90; as the other architectures the rows
 # whose device code differs. Left out: measured times, and sums of library products bit for bit.
 set(software_gpu_left_out "Gpu.OneBlock*:Gpu.TimeGrows*")
+# APPROXIMATE: what approximate instructions give (approximations.h).
 function(halfmark_software_gpu_test name architecture filter)  # [program]
-  set(program cuda_tests ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 3 test "" "APPROXIMATE" "")
+  set(program cuda_tests ${test_UNPARSED_ARGUMENTS})
   list(GET program -1 program)
-  add_test(NAME software_gpu.${name}.${architecture} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}/software_gpu"
+  set(test software_gpu.${name}.${architecture})
+  # All kernels of a module are read here, also those that no test launches.
+  set(environment "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};HALFMARK_SOFTWARE_GPU=${architecture};HALFMARK_SOFTWARE_GPU_READS=all")
+  if(test_APPROXIMATE)
+    string(APPEND test ".${test_APPROXIMATE}")
+    string(APPEND environment ";HALFMARK_SOFTWARE_GPU_APPROXIMATE=${test_APPROXIMATE}")
+  endif()
+  add_test(NAME ${test} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}/software_gpu"
     COMMAND "${CMAKE_BINARY_DIR}/software_gpu/${program}" "--gtest_filter=${filter}:-${software_gpu_left_out}")
-  set_tests_properties(software_gpu.${name}.${architecture} PROPERTIES TIMEOUT 600
-    # All kernels of a module are read here, also those that no test launches.
-    ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};HALFMARK_SOFTWARE_GPU=${architecture};HALFMARK_SOFTWARE_GPU_READS=all")
+  set_tests_properties(${test} PROPERTIES TIMEOUT 600 ENVIRONMENT "${environment}")
 endfunction()
 halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuRowPacks.*:GpuCast.*:GpuResampleTwice.*:ChannelRows.*:SequenceRows.*:Gpu.*:Ops/EveryRow.*/cuda_0*")
+# Rows with approximate instructions keep their bounds whatever a GPU gives within those of the PTX ISA.
+set(approximate "GpuRowPacks.*:SequenceRows.AnLstm*")
+foreach(name IN ITEMS sigmoid* silu* gelu* tanh* exp* *softmax* *cross_entropy* *loss* lstm* attention_cuda attention_backward_cuda normalize_rows_cuda)
+  string(APPEND approximate ":Ops/EveryRow.*/cuda_0_${name}")
+endforeach()
+foreach(choice IN ITEMS above below scattered)
+  halfmark_software_gpu_test(approximate sm_90 "${approximate}" APPROXIMATE ${choice})
+endforeach()
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)
   halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.Ties*:Row/Dots.*:PublishedDots.*")
   # What a library can do depends on the architecture too.
