@@ -78,6 +78,9 @@ TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
   expect_complaint(run + "--precision 'z*=fp32' error", "has no layer with a policy of its own like 'z*'");
   expect_complaint(run + "--precision conv1 error", "is not LAYER=POLICY");
   expect_complaint(run + "--precision conv1=fp33 error", "did you mean fp32");
+  expect_complaint(run + "--precision conv1=fp32,conv1=fp16 error", "'conv1' is there twice");
+  expect_complaint(run + "--precision conv1=fp8-current error",
+                   "policy fp8-current quantises linear layers, and 'conv1' is none of");
   expect_complaint(run + "--precision conv1=amp-fp16+scaler=static:2 error", "without changes");
   expect_complaint(run + "six_layer error", "did you mean six_layers");
   write("report.json", "{}");

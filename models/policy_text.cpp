@@ -39,6 +39,8 @@ std::vector<LayerPolicy> layers_of(const std::string& text) {
     std::string pattern = entry.substr(0, equals);
     HM_CHECK(pattern.find_first_of("/ ") == pattern.npos,
              "precision '" + text + "': a layer's name has no slash and no blank");
+    HM_CHECK(std::ranges::find(layers, pattern, &LayerPolicy::pattern) == layers.end(),
+             "precision '" + text + "': '" + pattern + "' is there twice");
     layers.push_back({std::move(pattern), &row_named(entry.substr(equals + 1))});
   }
   return layers;

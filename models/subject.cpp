@@ -70,6 +70,18 @@ std::optional<std::string> unmatched_layer(const Policy& policy, const Subject& 
   return {};
 }
 
+std::optional<std::string> unquantised_layer(const Policy& policy, const Subject& subject) {
+  if (!subject.network) return {};
+  const std::vector<std::string> names = quantised_layers(*subject.network);
+  for (const LayerPolicy& one : policy.layers) {
+    if (!one.policy->products) continue;
+    if (std::ranges::any_of(names, [&](const std::string& name) { return matches_layer(one.pattern, name); })) continue;
+    return "policy " + std::string(one.policy->name) + " quantises linear layers, and '" + one.pattern +
+           "' is none of " + subject.id() + (names.empty() ? ", which has none" : "; it has " + first_of(names));
+  }
+  return {};
+}
+
 void check_loss(DataKind data, const LossSpec& loss) {
   HM_CHECK(data != DataKind::speech || loss.kind != LossKind::ctc || loss.blank == 0,
            "blank is " + std::to_string(loss.blank) + ": the labels of speech have the blank 0");

@@ -21,8 +21,9 @@ std::optional<std::string> obstacle(const Case& one, const PolicyChange& change)
   if (!change.rules.empty() && !one.policy->rules)
     return fmt::format("policy {} casts nothing, so it takes no cast rules", one.policy->name);
   if (change.precision.empty()) return {};
-  return models::unmatched_layer(policy_named(fmt::format("{}+precision={}", one.policy->name, change.precision)),
-                                 *one.subject);
+  const Policy& policy = policy_named(fmt::format("{}+precision={}", one.policy->name, change.precision));
+  if (auto what = models::unmatched_layer(policy, *one.subject)) return what;
+  return models::unquantised_layer(policy, *one.subject);
 }
 
 // Said of a misspelt name whatever the policies of the cases are: that one of them cannot be changed is the smaller mistake.

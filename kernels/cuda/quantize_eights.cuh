@@ -172,7 +172,7 @@ __device__ __forceinline__ uint2 codes_of_eight(const QuantizeForm& s, const Acc
     largest = fmaxf(largest, fmaxf(fabsf(wanted[k]), fabsf(wanted[k + 1])));
     has_nan |= isnan(wanted[k]) || isnan(wanted[k + 1]);
   }
-  const bool may_lose = largest >= middle || has_zero(words[0]) || has_zero(words[1]) || tile.decode == 0;
+  const bool may_lose = largest >= middle || has_zero(words[0]) || has_zero(words[1]);
   return has_nan || (counts && may_lose) ? codes_one_by_one(s, x, i, tile, middle, lost) : uint2{words[0], words[1]};
 }
 

@@ -352,6 +352,7 @@ TEST_F(GpuRows, TargetsOfCtcThatAreNoSequenceMakeTheLossNaN) {
 std::vector<double> wild_numbers(int64_t count, bool specials) {
   std::vector<double> values = normal(count, 8);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], static_cast<int>(i * 7 % 23) - 16);
+  values.back() = -4096;  // beyond all others: a largest magnitude is not that of the first block
   if (!specials) return values;
   const double some[] = {0.0, -0.0, HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN), 3e38, 1e-40};
   for (size_t i = 0; i < std::size(some); ++i) values[11 + i * 97] = some[i];
@@ -417,6 +418,41 @@ TEST_F(GpuRows, EveryRuleOfQuantisationGivesTheBitsOfTheCpu) {
                 << rule.name << (specials ? " with special values" : "") << (other ? " transposed " : " ") << depth
                 << " factor " << factor;
           }
+}
+
+// No code is zero here, so the count does not depend on what flushed numbers make the kernel look at.
+TEST_F(GpuRows, NumbersJustBeyondTheLargestOfAQuantiserAreCountedAmongOthers) {
+  for (const char* name : {"te-current-e4m3", "te-current-e5m2"}) {
+    const Quantizer& rule = quantizer_named(name);
+    const Format& format = format_of(rule.element);
+    const double most = format.max_finite(),
+                 middle = most + std::ldexp(1.0, format.max_exponent() - format.fraction_bits - 1);
+    for (const double extreme : {most, std::nextafter(static_cast<float>(middle), 0.0F) * 1.0, middle,
+                                 std::nextafter(static_cast<float>(middle), HUGE_VALF) * 1.0, 1.3 * middle}) {
+      std::vector<double> values(64, 1);
+      values[13] = extreme, values[50] = -extreme;
+      std::vector<double> losses[2];
+      for (const bool on_gpu : {false, true}) {
+        Device& device = on_gpu ? gpu() : cpu();
+        const Tensor x = Tensor::from(device, {2, 32}, DType::f32, values),
+                     factor = Tensor::from(device, {1}, DType::f32, std::vector<double>{1});
+        Tensor codes(device, {2, 32}, rule.element), none, scale(device, {1}, DType::f32),
+            amax(device, {1}, DType::f32), lost(device, {2}, DType::f64);
+        run(Quantize{.x = x,
+                     .factor = factor,
+                     .codes = codes,
+                     .scales = none,
+                     .tensor_scale = scale,
+                     .amax = amax,
+                     .losses = lost,
+                     .rule = rule});
+        losses[on_gpu] = lost.values();
+      }
+      EXPECT_EQ(losses[0], losses[1]) << name << " " << extreme;
+      EXPECT_EQ(losses[0][1], extreme > middle || (extreme == middle && rule.element == DType::e5m2) ? 2 : 0)
+          << name << " " << extreme;
+    }
+  }
 }
 
 }  // namespace

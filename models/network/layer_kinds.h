@@ -21,6 +21,7 @@ struct LayerKind {
   LayerPtr (*make)(LayerRequest&);
   MemoryRule memory;  // what it keeps and needs in a training step
   Branches branches = Branches::none;
+  bool quantised = false;  // a policy with quantised products applies to it, unless it has weight norm
 };
 
 const std::vector<LayerKind>& layer_kinds();

@@ -117,16 +117,30 @@ void write(const std::vector<LayerSpec>& specs, std::string& text) {
 
 }  // namespace
 
+namespace {
+// f of every layer that joins no branches, in the order in which they run.
+void each_single(const std::vector<LayerSpec>& specs, const auto& f) {
+  for (const LayerSpec& spec : specs) {
+    for (const auto& branch : spec.branches) each_single(branch, f);
+    const LayerKind& kind = layer_kind_named(spec.kind);
+    if (kind.branches == LayerKind::Branches::none) f(spec, kind);
+  }
+}
+}  // namespace
+
 std::vector<std::string> layers_with_policy(const Network& network) {
   std::vector<std::string> names;
-  const auto add = [&](const auto& self, const std::vector<LayerSpec>& specs) -> void {
-    for (const LayerSpec& spec : specs) {
-      for (const auto& branch : spec.branches) self(self, branch);
-      if (layer_kind_named(spec.kind).branches == LayerKind::Branches::none) names.push_back(spec.name);
-    }
-  };
-  add(add, network.layers);
+  each_single(network.layers, [&](const LayerSpec& spec, const LayerKind&) { names.push_back(spec.name); });
   names.emplace_back("loss");
+  return names;
+}
+std::vector<std::string> quantised_layers(const Network& network) {
+  std::vector<std::string> names;
+  each_single(network.layers, [&](const LayerSpec& spec, const LayerKind& kind) {
+    const auto norm = spec.arguments.find("weight_norm");
+    const bool has_norm = norm != spec.arguments.end() && norm->second == Value(true);
+    if (kind.quantised && !has_norm) names.push_back(spec.name);
+  });
   return names;
 }
 

@@ -57,6 +57,8 @@ LayerPtr build(const Network& network, const std::string& name, const Shape& inp
 
 // Names of the layers that Policy::layers can give a policy of their own, in the order in which they run, then "loss".
 std::vector<std::string> layers_with_policy(const Network& network);
+// Of these the layers whose products a recipe quantises.
+std::vector<std::string> quantised_layers(const Network& network);
 
 // One line that two networks share exactly if they compute the same: the basis of a hash.
 std::string text_of(const Network& network);
