@@ -335,9 +335,9 @@ struct QuantizeForm {
   double middle;           // magnitudes beyond it are saturated
   uint64_t seed, first_noise;
 };
-struct TileFactors {  // as TileScale
-  float factor = 1, decode = 1;
-  uint32_t code = 0;
+struct TileFactors {  // as TileScale; without initial values, as variables in shared memory must be
+  float factor, decode;
+  uint32_t code;
 };
 struct QuantizeResults {  // null: not wanted
   uint8_t *codes, *scale_codes;

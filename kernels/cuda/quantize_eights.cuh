@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kEightThreads)
   __shared__ uint32_t shared[kMostWarps];
   __shared__ TileFactors of_block;
   const auto middle = static_cast<float>(s.middle);  // exactly
-  TileFactors tile;
+  TileFactors tile{};
   if constexpr (source == FactorsOf::given) tile = {*factor, 1 / *factor, 0};
   if constexpr (source == FactorsOf::tile) {
     if (threadIdx.x == 0) of_block = factors_of(s, number_of(*largest), number_of(*largest));
