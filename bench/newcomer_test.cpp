@@ -80,7 +80,7 @@ TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
   expect_complaint(run + "--precision conv1=fp33 error", "did you mean fp32");
   expect_complaint(run + "--precision conv1=fp32,conv1=fp16 error", "'conv1' is there twice");
   expect_complaint(run + "--precision conv1=fp8-current error",
-                   "policy fp8-current quantises linear layers, and 'conv1' is none of");
+                   "policy fp8-current of 'conv1' quantises linear layers without weight norm; of ");
   expect_complaint(run + "--precision conv1=amp-fp16+scaler=static:2 error", "without changes");
   expect_complaint(run + "six_layer error", "did you mean six_layers");
   write("report.json", "{}");

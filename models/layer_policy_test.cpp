@@ -128,6 +128,25 @@ TEST(LayerPolicies, CoverTheLoss) {
   EXPECT_EQ(seen.at("gradient/fc2"), DType::f16);
 }
 
+// Else the layer would run as under amp-bf16, beside the name of a recipe.
+TEST(LayerPolicies, OfRecipesAreForLayersThatAreQuantised) {
+  const std::pair<const char*, const char*> table[] = {
+      {"mlp/b8_i16_h24_o10 amp-bf16+precision=fc1=mxfp8", ""},
+      {"mlp/b8_i16_h24_o10 fp16+precision=*=mxfp8", ""},
+      {"mlp/b8_i16_h24_o10 fp16+precision=*=fp8-current,fc2=fp32", ""},
+      {"mlp/b8_i16_h24_o10 fp16+precision=fc*=mxfp8,*=fp32",
+       "of fc1, fc2, fc3 in mlp/b8_i16_h24_o10 it is given to none"},
+      {"mlp/b8_i16_h24_o10 fp16+precision=loss=mxfp8", "policy mxfp8 of 'loss' quantises linear layers"},
+      {"lstm/b2_t5_i6_h4 fp16+precision=*=nvfp4", "lstm/b2_t5_i6_h4 has none"}};
+  for (const auto& [text, wanted] : table) {
+    const std::string line = text;
+    const size_t blank = line.find(' ');
+    const auto what = unquantised_layer(policy_named(line.substr(blank + 1)), subject_named(line.substr(0, blank)));
+    EXPECT_EQ(what.has_value(), *wanted != '\0') << text;
+    EXPECT_NE(what.value_or("").find(wanted), std::string::npos) << what.value_or("");
+  }
+}
+
 TEST(LayerPolicies, RefuseALayerThatTheModelLacks) {
   const std::pair<const char*, const char*> table[] = {
       {"fp16+precision=fc9=fp32", "has no layer with a policy of its own 'fc9'; did you mean fc1"},

@@ -79,6 +79,8 @@ const Policy& policy_named(std::string_view text);
 size_t place_of(const Policy& policy);  // of its row in policies()
 
 bool matches_layer(const std::string& pattern, const std::string& layer);
+// The entry of `layers` that counts for a layer; null: it has the model's policy.
+const LayerPolicy* entry_of_layer(const Policy& model, const std::string& layer);
 // The policy of a layer: that of `layers`, else the model's.
 const Policy& policy_of_layer(const Policy& model, const std::string& layer);
 

@@ -114,10 +114,14 @@ bool matches_layer(const std::string& pattern, const std::string& layer) {
   return fnmatch(pattern.c_str(), layer.c_str(), 0) == 0;
 }
 
-const Policy& policy_of_layer(const Policy& model, const std::string& layer) {
+const LayerPolicy* entry_of_layer(const Policy& model, const std::string& layer) {
   for (auto one = model.layers.rbegin(); one != model.layers.rend(); ++one)
-    if (matches_layer(one->pattern, layer)) return *one->policy;
-  return model;
+    if (matches_layer(one->pattern, layer)) return &*one;
+  return nullptr;
+}
+const Policy& policy_of_layer(const Policy& model, const std::string& layer) {
+  const LayerPolicy* entry = entry_of_layer(model, layer);
+  return entry ? *entry->policy : model;
 }
 
 }  // namespace halfmark::models

@@ -65,6 +65,36 @@ TEST(QuantizedProducts, AreThoseOfLinearLayersOnly) {
   EXPECT_EQ(products_of(kSmallMlp, "amp-bf16"), std::set<std::string>{"matmul"});
 }
 
+std::set<std::string> layers_in_log(const TrialSpec& spec) {
+  Trial trial(spec);
+  const QuantizationLog log;
+  trial.train_step(0);
+  std::set<std::string> names;
+  for (const QuantizedOnce& one : log.entries()) names.insert(one.layer);
+  return names;
+}
+
+// What the network's table says is what a step does.
+TEST(QuantizedProducts, AreThoseOfTheLayersThatTheNetworkNames) {
+  LayerSpec normed{"linear", "normed", {{"out", int64_t{24}}}}, branched{"add", "block"};
+  normed.arguments["weight_norm"] = true;
+  branched.branches = {{LayerSpec{"linear", "inner", {{"out", int64_t{24}}}}}, {}};
+  Subject own = subject_of_network({16, 32}, DataKind::normal, 0,
+                                   Network{{LayerSpec{"linear", "first", {{"out", int64_t{24}}}}, normed, branched,
+                                            LayerSpec{"layer_norm", "norm"}, LayerSpec{"relu", "relu"}}});
+  own.name = "network", own.sizes = "b16";
+  std::vector<const Subject*> all = {&own};
+  for (const char* name : {kSmallMlp, "resnet50/b2_s16_n1_w2_o10", "gpt/b2_t8_n1_h2_d16_v27", "lstm/b2_t5_i6_h4"})
+    all.push_back(&subject_named(name));
+  for (const Subject* subject : all) {
+    const std::vector<std::string> named = quantised_layers(*subject->network);
+    TrialSpec spec = test_spec(kSmallMlp, "fp8-current");
+    spec.subject = subject;
+    EXPECT_EQ(layers_in_log(spec), std::set<std::string>(named.begin(), named.end())) << subject->id();
+  }
+  EXPECT_EQ(quantised_layers(*own.network), (std::vector<std::string>{"first", "inner"}));
+}
+
 // Weight norm and a weight of an embedding stay as under amp-bf16, bit for bit.
 TEST(QuantizedProducts, LeaveOtherLayersAsUnderAmpBf16) {
   LayerSpec normed{"linear", "fc", {{"out", int64_t{24}}}};

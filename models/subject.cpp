@@ -75,9 +75,12 @@ std::optional<std::string> unquantised_layer(const Policy& policy, const Subject
   const std::vector<std::string> names = quantised_layers(*subject.network);
   for (const LayerPolicy& one : policy.layers) {
     if (!one.policy->products) continue;
-    if (std::ranges::any_of(names, [&](const std::string& name) { return matches_layer(one.pattern, name); })) continue;
-    return "policy " + std::string(one.policy->name) + " quantises linear layers, and '" + one.pattern +
-           "' is none of " + subject.id() + (names.empty() ? ", which has none" : "; it has " + first_of(names));
+    if (std::ranges::any_of(names, [&](const std::string& name) { return entry_of_layer(policy, name) == &one; }))
+      continue;
+    return "policy " + std::string(one.policy->name) + " of '" + one.pattern +
+           "' quantises linear layers without weight norm; " +
+           (names.empty() ? subject.id() + " has none"
+                          : "of " + first_of(names) + " in " + subject.id() + " it is given to none");
   }
   return {};
 }

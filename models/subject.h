@@ -44,7 +44,8 @@ struct Subject {
 
 // What is wrong with the layers that the policy names: a pattern that matches none of the subject's; nothing if all do.
 std::optional<std::string> unmatched_layer(const Policy& policy, const Subject& subject);
-// Whether a pattern gives a policy with quantised products to layers of which none is quantised, which would then run without.
+// What is wrong with the layers that get a policy with quantised products: a pattern of whose layers none is quantised, which
+// would run as if the policy had no quantised products; nothing if each quantises some.
 std::optional<std::string> unquantised_layer(const Policy& policy, const Subject& subject);
 
 // A subject, still without name and sizes, whose model is this network.

@@ -14,6 +14,7 @@
 #include "bench/run/name_match.h"
 #include "bench/run/performance.h"
 #include "kernels/number/error.h"
+#include "models/subject.h"
 
 namespace halfmark::bench {
 
@@ -81,6 +82,8 @@ Case case_of(const std::string& id) {
     one.axes[parts[i].substr(0, equals)] = parts[i].substr(equals + 1);
   }
   one.settle_axes();
+  if (const auto what = models::unquantised_layer(*one.policy, *one.subject))
+    throw Error(fmt::format("case {}: {}", id, *what));
   return one;
 }
 

@@ -60,8 +60,8 @@ TEST(VectorFunctions, StayWithinTheirStatedErrors) {
                   begin, end, [](float x) { return vector_tanh(x); }, exact_tanh),
               3);
   }
-  // Two steps of an activation's row are a unit in the last place of numbers with the largest fraction.
-  const double allowed = 12;  // 4.3 roundings were seen, and a step allows two
+  // A step of an activation's row is two units in the last place of numbers with the largest fraction.
+  const double allowed = 2 * activations::Gelu::forward_steps;
   EXPECT_LE(worst(0.0F, 100.0F, vector_forward<activations::Gelu>, exact_gelu), allowed);
   EXPECT_LE(worst(-0.0F, -13.0F, vector_forward<activations::Gelu>, exact_gelu, kNormal), allowed);
 }

@@ -2,7 +2,6 @@
 // loops.
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
@@ -139,6 +138,8 @@ __global__ void __launch_bounds__(kThreads) find_codes(QuantizeForm s, const flo
       code = e2m1_code_at_random(scaled, static_cast<uint32_t>(noise >> (8 * (at % 4))) & 0xff);
     } else if (s.element == DType::e2m1) {
       code = e2m1_code(isnan(scaled) ? s.most : clamped(scaled, s.most));
+    } else if (isnan(scaled)) {
+      code = nan_code(s);
     } else {
       code =
           rounded_code(static_cast<double>(clamped(scaled, s.most)), round_target(s.element), Rounding::near_even, 0);
@@ -219,26 +220,22 @@ __global__ void __launch_bounds__(kThreads)
   out.store<float>(i, sum);
 }
 
-}  // namespace
-
-namespace {
-
 // Scratch. Totals and the largest magnitudes of tiles start at zero.
 struct QuantizeScratch {
   QuantizeTotals* totals;
   uint32_t* largest;     // of each tile
   TileFactors* factors;  // of each tile
   float* numbers;        // of the matrix, unless it is read in eights
-  size_t zeroed, bytes;
-  QuantizeScratch(void* memory, const QuantizeForm& s, uint32_t tiles, bool in_eights) {
-    auto* place = static_cast<unsigned char*>(memory);
-    const auto take = [&](size_t size) { return std::exchange(place, place + size); };
-    totals = reinterpret_cast<QuantizeTotals*>(take(sizeof(QuantizeTotals)));
-    largest = reinterpret_cast<uint32_t*>(take(size_t{tiles} * sizeof(uint32_t)));
+  size_t zeroed;
+  QuantizeScratch(void* memory, uint32_t tiles) : totals(static_cast<QuantizeTotals*>(memory)) {
+    largest = reinterpret_cast<uint32_t*>(totals + 1);
+    factors = reinterpret_cast<TileFactors*>(largest + tiles);
+    numbers = reinterpret_cast<float*>(factors + tiles);
     zeroed = sizeof(QuantizeTotals) + size_t{tiles} * sizeof(uint32_t);
-    factors = reinterpret_cast<TileFactors*>(take(size_t{tiles} * sizeof(TileFactors)));
-    numbers = reinterpret_cast<float*>(place);
-    bytes = zeroed + size_t{tiles} * sizeof(TileFactors) + (in_eights ? 0 : size_t{s.rows} * s.width * sizeof(float));
+  }
+  static size_t bytes(const QuantizeForm& s, uint32_t tiles, bool in_eights) {
+    return sizeof(QuantizeTotals) + size_t{tiles} * (sizeof(uint32_t) + sizeof(TileFactors)) +
+           (in_eights ? 0 : size_t{s.rows} * s.width * sizeof(float));
   }
 };
 
@@ -282,15 +279,14 @@ void quantize_in_eights(cudaStream_t stream, const QuantizeForm& s, uint32_t til
 }  // namespace
 
 size_t quantize_scratch(const QuantizeForm& s, uint32_t tiles, Array x, const QuantizeResults& out) {
-  return QuantizeScratch(nullptr, s, tiles, Eights::fit(s, tiles, x, out.codes)).bytes;
+  return QuantizeScratch::bytes(s, tiles, Eights::fit(s, tiles, x, out.codes));
 }
 
 void launch_quantize(cudaStream_t stream, const QuantizeForm& s, uint32_t tiles, void* memory, Array x,
                      const float* factor, const QuantizeResults& out) {
-  const bool in_eights = Eights::fit(s, tiles, x, out.codes);
-  const QuantizeScratch scratch(memory, s, tiles, in_eights);
+  const QuantizeScratch scratch(memory, tiles);
   check(cudaMemsetAsync(memory, 0, scratch.zeroed, stream), "cudaMemsetAsync");
-  if (in_eights)
+  if (Eights::fit(s, tiles, x, out.codes))
     return with_access({x.dtype}, [&](auto choice) {
       using Access = typename decltype(choice)::Access;
       if constexpr (is_in_eights<Access>) quantize_in_eights(stream, s, tiles, scratch, Access(x), factor, out);

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kEightThreads)
   if (e.lanes == 0) atomicMax(largest, all);
 }
 
-// The codes of two numbers; what is beyond the largest becomes the largest. A NaN loses its sign.
+// The codes of two numbers; what is beyond the largest becomes the largest. Not for NaN (nan_code()).
 __device__ __forceinline__ uint32_t fp8_codes(bool is_e4m3, float a, float b) {
   return __nv_cvt_float2_to_fp8x2({a, b}, __NV_SATFINITE, is_e4m3 ? __NV_E4M3 : __NV_E5M2);
 }
@@ -131,17 +131,16 @@ __device__ __forceinline__ float scaled(const QuantizeForm& s, float x, const Ti
   return s.divides ? x / tile.decode : x * tile.factor;
 }
 
-// One after the other: for the few eights that have a NaN or a loss.
+// One after the other: for eights with a NaN, and if losses are counted those with a zero or a saturated number.
 template <class Access>
 __device__ __forceinline__ uint2 codes_one_by_one(const QuantizeForm& s, const Access& x, uint32_t i,
                                                   const TileFactors& tile, float middle, Lost& lost) {
   const bool is_e4m3 = s.element == DType::e4m3;
-  const uint32_t nan = is_e4m3 ? 0x7f : 0x7e;
   uint64_t codes = 0;
 #pragma unroll 1
   for (uint32_t k = 0; k < 8; ++k) {
     const float number = x.template load<float>(i * 8 + k), wanted = scaled(s, number, tile), size = fabsf(wanted);
-    const uint32_t code = isnan(wanted) ? nan | (signbit(number) ? 0x80 : 0) : fp8_codes(is_e4m3, wanted, 0) & 0xff;
+    const uint32_t code = isnan(wanted) ? nan_code(s) : fp8_codes(is_e4m3, wanted, 0) & 0xff;
     codes |= uint64_t{code} << (8 * k);
     if (isnan(number) || number == 0) continue;
     lost.saturated += size > middle || (size == middle && !s.largest_is_even);

@@ -1,4 +1,5 @@
-// The scale of a tile by the rule of a training recipe, bit by bit as number/quantizer.cpp.
+// What the kernels of quantisation share: largest magnitudes, the code of NaN, and the scale of a tile by the rule of a training
+// recipe, bit by bit as number/quantizer.cpp.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,9 @@ __device__ __forceinline__ uint32_t magnitude(const QuantizeForm& s, float x) {
   const uint32_t code = static_cast<uint32_t>(__float_as_int(x)) & 0x7fffffff;
   return code <= 0x7f800000 ? code : s.nan_spreads ? 0x7fc00000 : 0;
 }
+// The code of NaN in FP8; no rule defines its sign.
+__device__ __forceinline__ uint32_t nan_code(const QuantizeForm& s) { return s.element == DType::e4m3 ? 0x7f : 0x7e; }
+
 struct Most {
   __device__ uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
 };

@@ -7,8 +7,9 @@
 //   kept                  whether backward reads f's input or its output
 //   forward(x)            f in the arithmetic T (float or double), from formulas.h
 //   backward(kept, dy)    f' times dy, likewise
-//   forward_steps, backward_steps   the largest error of an fp32 evaluation, in roundings of the result (forward) or
-//                         of the larger of dx and dy (backward); 0: the result is exact
+//   forward_steps, backward_steps   the largest error of an fp32 evaluation, in steps of two roundings of the result
+//                         (forward) or of the larger of dx and dy (backward); 0: the result is exact
+//   gpu_forward_steps     optional: that of a GPU's, where it may be larger
 //   points                x and f(x) from a source other than the formula, for the tests
 //   forward_code, backward_code     optional: the same on the codes of fp16 and bf16
 //   passes_operand        optional: true if f may return an operand unchanged; kernels then keep the sign of a NaN
@@ -71,13 +72,14 @@ struct LeakyRelu {
 
 // Points of the functions below: mpmath 1.3 with 50 digits, rounded to double. Steps: about half of the largest error in
 // roundings (a step allows two) over every 997th float, with glibc 2.36, times two for other mathematical libraries:
-// 2.9 and 1.6 for sigmoid, 2.7 and 1.5 for tanh, 3.3 and 16 for SiLU, 4.3 and 2.1 for GELU, 202 and 33 with tanh. Where a GPU's
-// formula may be further off by what NVIDIA states (ops/formulas_fp32.h), that: of expf 5 roundings, of rcp 3, of ex2 5.
+// 2.9 and 1.6 for sigmoid, 2.7 and 1.5 for tanh, 3.3 and 16 for SiLU, 4.3 and 2.1 for GELU, 202 and 33 with tanh. Those of GPUs
+// are what NVIDIA states (ops/formulas_fp32.h): 5 roundings for expf, 3 for rcp, 5 for ex2, and one for each other operation.
 struct Sigmoid {
   static constexpr std::string_view name = "sigmoid", backward_name = "sigmoid_backward";
   static constexpr std::string_view about = "1 / (1 + exp(-x))";
   static constexpr Kept kept = Kept::output;
-  static constexpr double forward_steps = 5, backward_steps = 2;  // on GPUs: expf, a sum, rcp, a product
+  static constexpr double forward_steps = 3, backward_steps = 2;
+  static constexpr double gpu_forward_steps = 5;  // expf, a sum, rcp, a product
   static constexpr Point points[] = {
       {-8, 0.0003353501304664781}, {-2.5, 0.07585818002124355}, {-0.75, 0.320821300824607}, {0, 0.5},
       {0.625, 0.6513548646660542}, {3, 0.9525741268224333},     {9, 0.9998766054240138}};
@@ -113,7 +115,8 @@ struct Silu {
   static constexpr std::string_view name = "silu", backward_name = "silu_backward";
   static constexpr std::string_view about = "x sigmoid(x)";
   static constexpr Kept kept = Kept::input;
-  static constexpr double forward_steps = 6, backward_steps = 16;  // on GPUs: sigmoid and a product
+  static constexpr double forward_steps = 4, backward_steps = 16;
+  static constexpr double gpu_forward_steps = 6;  // sigmoid and a product
   static constexpr Point points[] = {
       {-8, -0.002682801043731825}, {-2.5, -0.18964545005310887}, {-0.75, -0.24061597561845527}, {0, 0.0},
       {0.625, 0.4070967904162839}, {3, 2.8577223804672998},      {9, 8.998889448816124}};
@@ -131,7 +134,8 @@ struct Gelu {
   static constexpr std::string_view name = "gelu", backward_name = "gelu_backward";
   static constexpr std::string_view about = "x times the share of a normal distribution below x";
   static constexpr Kept kept = Kept::input;
-  static constexpr double forward_steps = 7, backward_steps = 3;  // on GPUs: 7.7 roundings, 4 more of ex2, 2 of rcp
+  static constexpr double forward_steps = 6, backward_steps = 3;
+  static constexpr double gpu_forward_steps = 7;  // 7.7 roundings with exact functions, 4 more of ex2, 2 of rcp
   static constexpr Point points[] = {{-8, -4.976768459417427e-15},
                                      {-2.5, -0.015524163314440337},
                                      {-0.75, -0.16997051428265114},
@@ -177,8 +181,9 @@ struct Exp {
   static constexpr std::string_view name = "exp", backward_name = "exp_backward";
   static constexpr std::string_view about = "the exponential function; in fp16 infinite from 11.09 on";
   static constexpr Kept kept = Kept::output;
-  // A library's exp is within 2 units in the last place of the rounded value.
-  static constexpr double forward_steps = 3, backward_steps = 1;
+  // A library's exp is within one unit in the last place, which is two roundings.
+  static constexpr double forward_steps = 2, backward_steps = 1;
+  static constexpr double gpu_forward_steps = 3;  // expf
   static constexpr Point points[] = {
       {-8, 0.00033546262790251185}, {-2.5, 0.0820849986238988}, {-0.75, 0.4723665527410147}, {0, 1.0},
       {0.625, 1.8682459574322223},  {3, 20.085536923187668},    {9, 8103.083927575384}};

@@ -115,9 +115,6 @@ void write(const std::vector<LayerSpec>& specs, std::string& text) {
   text += ']';
 }
 
-}  // namespace
-
-namespace {
 // f of every layer that joins no branches, in the order in which they run.
 void each_single(const std::vector<LayerSpec>& specs, const auto& f) {
   for (const LayerSpec& spec : specs) {

@@ -63,13 +63,11 @@ Bound bound_of(Function function, double x) {
 }
 constexpr Bound kQuotientBound{.ulp = 2};  // div.approx and div.full
 
-// From -1 to 1, from the bits of operands.
-double drawn_from(uint64_t bits) {  // splitmix64
+bool drawn_from(uint64_t bits) {  // splitmix64
   uint64_t z = bits + 0x9E3779B97F4A7C15u;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
   z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-52 - 1;
+  return ((z ^ z >> 31) & 1) != 0;
 }
 
 float moved(float y, int ulp) {
@@ -85,14 +83,13 @@ float chosen(double exact, const Bound& bound, uint64_t bits) {
   // Infinities, NaN and zeros are results of special operands, which are stated exactly, or of overflow and underflow.
   if (choice() == Approximation::nearest || !std::isfinite(nearest) || (nearest == 0 && bound.absolute == 0))
     return nearest;
-  const double part = choice() == Approximation::above ? 1 : choice() == Approximation::below ? -1 : drawn_from(bits);
+  const bool is_above = choice() == Approximation::scattered ? drawn_from(bits) : choice() == Approximation::above;
   if (bound.ulp) {
-    const float y = moved(nearest, static_cast<int>(std::lround(part * bound.ulp)));
+    const float y = moved(nearest, is_above ? bound.ulp : -bound.ulp);
     return y == 0 ? nearest : y;  // a sign is kept
   }
   const double error = bound.relative * std::fabs(exact) + bound.absolute;
-  const double target = exact + part * error;
-  auto y = static_cast<float>(target);
+  auto y = static_cast<float>(is_above ? exact + error : exact - error);
   // Not rounded out of the interval.
   if (static_cast<double>(y) > exact + error) y = moved(y, -1);
   if (static_cast<double>(y) < exact - error) y = moved(y, 1);

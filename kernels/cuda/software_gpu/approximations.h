@@ -1,6 +1,5 @@
 // The approximate instructions (`.approx`, `.full`) on f32. The PTX ISA states their largest errors; GPUs choose what they
-// give within them. Here results are rounded correctly or, on request, err by as much as is allowed, so that tests see
-// whether a kernel keeps its own bound on every GPU.
+// give within them. Here results are rounded correctly or, on request, err by as much as is allowed.
 // In another process: HALFMARK_SOFTWARE_GPU_APPROXIMATE=above, below or scattered.
 #pragma once
 
@@ -8,7 +7,7 @@
 
 namespace halfmark::kernels::software_gpu {
 
-// The largest allowed value; the smallest; one within, drawn from the operands' bits.
+// The largest allowed value; the smallest; one of the two, drawn from the operands' bits, so that errors do not cancel.
 enum class Approximation : uint8_t { nearest, above, below, scattered };
 
 void set_approximation(Approximation choice);  // from now on

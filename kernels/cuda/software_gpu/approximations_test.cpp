@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -53,17 +54,15 @@ TEST_F(ApproximateInstructions, ErrByAsMuchAsTheIsaAllowsAndNoMore) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
     for (const Approximation choice : {Approximation::above, Approximation::below, Approximation::scattered}) {
+      set_approximation(choice);
       Wide lowest = 0, highest = 0, sum = 0;  // in parts of what is allowed
       int64_t count = 0;
       const auto last = std::bit_cast<uint32_t>(row.most);
       for (uint32_t code = std::bit_cast<uint32_t>(row.least); code < last; code += 99991, ++count) {
         const auto x = std::bit_cast<float>(code);
-        set_approximation(Approximation::nearest);
-        const float nearest = approximate(row.function, x);
-        set_approximation(choice);
         const float y = approximate(row.function, x);
         const Wide exact = row.exact(x);
-        const Wide part = row.ulp ? static_cast<Wide>(floats_between(nearest, y)) / row.ulp
+        const Wide part = row.ulp ? static_cast<Wide>(floats_between(static_cast<float>(exact), y)) / row.ulp
                                   : (y - exact) / (row.relative * std::fabs(exact) + row.absolute);
         lowest = std::min(lowest, part), highest = std::max(highest, part), sum += part;
       }
@@ -83,6 +82,22 @@ TEST_F(ApproximateInstructions, ErrByAsMuchAsTheIsaAllowsAndNoMore) {
         EXPECT_LT(std::fabs(sum / count), 0.2L);
       }
     }
+  }
+}
+
+TEST_F(ApproximateInstructions, QuotientsErrByTwoUnitsInTheLastPlace) {
+  for (const Approximation choice : {Approximation::above, Approximation::below, Approximation::scattered}) {
+    set_approximation(choice);
+    int above = 0, below = 0;
+    for (const auto quotient : {approximate_quotient, approximate_full_quotient})
+      for (float a = 0x1.3p-20F; a < 0x1p20F; a *= 1.37F)
+        for (float b = 0x1.7p-20F; b < 0x1p20F; b *= 1.61F) {
+          const int64_t error = floats_between(static_cast<float>(static_cast<Wide>(a) / b), quotient(a, b));
+          ASSERT_EQ(std::abs(error), 2) << a << " " << b;
+          ++(error > 0 ? above : below);
+        }
+    EXPECT_EQ(above > 0, choice != Approximation::below);
+    EXPECT_EQ(below > 0, choice != Approximation::above);
   }
 }
 

@@ -204,13 +204,20 @@ void Cases<ClipGradients>::each(const CaseRequest& request, const RunCase<ClipGr
 struct ActivationRow {
   double (*forward)(double x);
   double (*backward)(double kept, double dy);
-  double forward_steps, backward_steps;
+  double forward_steps, gpu_forward_steps, backward_steps;
 };
+template <class Row>
+constexpr double gpu_forward_steps() {
+  if constexpr (requires { Row::gpu_forward_steps; })
+    return Row::gpu_forward_steps;
+  else
+    return Row::forward_steps;
+}
 template <class Row>
 constexpr ActivationRow activation_row() {
   return {[](double x) { return static_cast<double>(Row::forward(x)); },
           [](double kept, double dy) { return static_cast<double>(Row::backward(kept, dy)); }, Row::forward_steps,
-          Row::backward_steps};
+          gpu_forward_steps<Row>(), Row::backward_steps};
 }
 using RunActivation =
     std::function<void(const std::string& name, const Tensor& x, Tensor& out, const Comparison& compare)>;

@@ -71,6 +71,7 @@ double activation_slack(double expected, double magnitude, double steps, double 
 }  // namespace
 
 void each_activation(const CaseRequest& request, const ActivationRow& row, const RunActivation& run_case) {
+  const double steps = request.device.name().starts_with("cuda:") ? row.gpu_forward_steps : row.forward_steps;
   each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
     for (const bool in_place : request.axes.in_place) {
       const Tensor x = make(shape, 1);
@@ -81,7 +82,7 @@ void each_activation(const CaseRequest& request, const ActivationRow& row, const
         for (double& value : expected) {
           const double given = value;
           value = row.forward(given);
-          slack.push_back(activation_slack(value, std::fabs(value), row.forward_steps, given, x.dtype()));
+          slack.push_back(activation_slack(value, std::fabs(value), steps, given, x.dtype()));
         }
         result.expect_close(out, expected, slack);
       });
