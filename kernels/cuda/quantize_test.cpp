@@ -1,11 +1,11 @@
 // Quantisation on a GPU: codes, scales, largest magnitudes and losses have the bits of the CPU.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/gpu_testing.h"
