@@ -22,7 +22,8 @@ void Exponents::add(std::span<const double> values) {
     } else if (!std::isfinite(x)) {
       ++nonfinite;
     } else {
-      ++found[static_cast<size_t>(std::ilogb(x) + kLeastSubnormal)];
+      const int place = std::ilogb(x) + kLeastSubnormal;
+      ++found[static_cast<size_t>(place)];
       largest = std::max(largest, std::fabs(x));
     }
   }

@@ -57,7 +57,7 @@ std::optional<std::string> refuses_lint(const TrialSpec& spec) {
     return "policy " + std::string(spec.policy->name) +
            " starts at a loss scale above 2^20, at which the few steps of this harness would be skipped; give a lower "
            "one with --scaler, as torch:65536";
-  if (const auto reason = mistake->refuses(spec)) return reason;
+  if (auto reason = mistake->refuses(spec)) return reason;
   return refuses_optimizer(lint_self(), spec, "none");
 }
 

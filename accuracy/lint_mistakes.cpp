@@ -74,7 +74,7 @@ Reason without_statistics(const TrialSpec& spec) {
 }
 
 Reason without_fp32_statistics(const TrialSpec& spec) {
-  if (const Reason reason = without_statistics(spec)) return reason;
+  if (Reason reason = without_statistics(spec)) return reason;
   if (spec.subject->network && !has_batch_norm(spec.subject->network->layers,
                                                [](const LayerSpec& layer) { return is_set(layer, "affine", true); }))
     return spec.subject->id() + " has no batch norm with scale and shift, with which the rule compares its statistics";
@@ -83,7 +83,7 @@ Reason without_fp32_statistics(const TrialSpec& spec) {
 }
 
 Reason without_skips(const TrialSpec& spec) {
-  if (const Reason reason = without_statistics(spec)) return reason;
+  if (Reason reason = without_statistics(spec)) return reason;
   if (row_of(spec.subject->data).has_indices) return spec.subject->id() + " has indices as input";
   if (spec.policy->scaler.kind == ScalerSpec::Kind::dynamic) return {};
   return policy_of(spec) + " skips no steps";

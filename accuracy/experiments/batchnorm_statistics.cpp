@@ -272,7 +272,8 @@ Findings measure_batchnorm_statistics(const TrialSpec& spec) {
   const Shape image = batchnorm_image(spec.subject->input);
   FindingsWriter out(statistics_table());
   out.number("batchnorm_statistics.channels", "", static_cast<double>(image[1]));
-  out.number("batchnorm_statistics.values", "", static_cast<double>(image.elements() / image[1]));
+  const int64_t values = image.elements() / image[1];
+  out.number("batchnorm_statistics.values", "", static_cast<double>(values));
   measure_batchnorm_layouts(spec, out);
   measure_poison(spec, out);
   if (is_frozen_batchnorm(*spec.subject)) return out.take();  // it computes no statistics

@@ -28,7 +28,7 @@ std::string kind_in(const std::vector<LayerSpec>& specs, const std::string& name
   for (const LayerSpec& spec : specs) {
     if (spec.name == name) return spec.kind;
     for (const auto& branch : spec.branches)
-      if (const std::string kind = kind_in(branch, name); !kind.empty()) return kind;
+      if (std::string kind = kind_in(branch, name); !kind.empty()) return kind;
   }
   return "";
 }

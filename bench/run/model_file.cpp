@@ -284,11 +284,10 @@ class ModelReader {
                                            "upsample_nearest2d",
                                            "take_step",
                                            "to_sequence"};
-    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-      if (layer->kind == "sigmoid" || layer->kind == "softmax") return true;
-      if (std::ranges::find(kKeeps, layer->kind) == std::end(kKeeps)) return false;
-    }
-    return false;
+    const auto last = std::find_if(layers.rbegin(), layers.rend(), [&](const LayerSpec& layer) {
+      return std::ranges::find(kKeeps, layer.kind) == std::end(kKeeps);
+    });
+    return last != layers.rend() && (last->kind == "sigmoid" || last->kind == "softmax");
   }
 
   // `data`: what the output of the last layer has to fit.

@@ -80,10 +80,10 @@ HM_HOST_DEVICE inline NormalTail normal_tail_fp32(float x) {
   // 2^n with the whole number n, at least -126 so that the scale is normal; the power is then that of a fraction.
   const float sum = std::fmax(std::fma(square, kHalf, kToInteger), kToInteger - 126), n = sum - kToInteger;
   const float power = near_exp2(std::fma(rest, kHalf, std::fma(square, kHalf, -n)));
-  uint32_t bits;
+  uint32_t bits = 0;
   std::memcpy(&bits, &sum, sizeof bits);
   bits <<= 23;
-  float scale;
+  float scale = 0;
   std::memcpy(&scale, &bits, sizeof scale);
   // erfc(z / sqrt 2) / 2 / 2^(kHalf z^2) for z to 14.5, beyond which the product is 0 in fp32: relative error below
   // 0.8 2^-24. It holds the error of kHalf.

@@ -21,7 +21,8 @@ size_t size(int64_t n) { return static_cast<size_t>(n); }
 // Memory for `count` numbers, and for none if it is not needed. Zeros only where somebody reads them before they are written.
 using Memory = std::unique_ptr<float[]>;
 Memory memory(int64_t count, bool is_needed) {
-  return is_needed ? std::make_unique_for_overwrite<float[]>(size(count)) : Memory();
+  if (!is_needed) return nullptr;
+  return std::make_unique_for_overwrite<float[]>(size(count));
 }
 
 // out(column, row) = in(row, column) for 4 x 4 numbers, in registers.

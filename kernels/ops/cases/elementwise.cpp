@@ -47,7 +47,8 @@ void Cases<BiasGradient>::each(const CaseRequest& request, const RunCase<BiasGra
         const std::vector<double> dv = dy.values();
         std::vector<double> expected(static_cast<size_t>(shape[1])), slack(expected.size());
         const size_t pixels = shape.rank() == 4 ? static_cast<size_t>(shape[2] * shape[3]) : 1;
-        const double steps = static_cast<double>(dv.size() / expected.size());
+        const size_t terms = dv.size() / expected.size();
+        const auto steps = static_cast<double>(terms);
         for (size_t i = 0; i < dv.size(); ++i) {
           expected[i / pixels % expected.size()] += dv[i];
           slack[i / pixels % expected.size()] += gamma(steps, wide_format(dy.dtype())) * std::fabs(dv[i]);
