@@ -55,8 +55,9 @@ const std::vector<Harness>& accuracy_harnesses() {
 void expect_fused(const TrialSpec& spec, const KernelLog& log) {
   if (!spec.settings.fused) return;
   for (const LoggedKernel& one : log.entries())
-    if (one.operation == FusedMatmul::name) return;
-  throw Unsupported("fused=on: no layer of " + spec.subject->id() + " is a product with a bias");
+    if (one.operation == FusedMatmul::name || one.operation == FusedBatchNorm::name) return;
+  throw Unsupported("fused=on: " + spec.subject->id() +
+                    " has neither a product with a bias nor a batch norm in training before ReLU");
 }
 
 std::optional<std::string> settled_value(const Axis& axis, std::string_view text) {

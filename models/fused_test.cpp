@@ -2,64 +2,34 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/fused_testing.h"
 #include "models/layer.h"
 #include "models/trial_testing.h"
 
 namespace halfmark::models {
 namespace {
 
-struct Ran {
-  std::vector<double> output, input_gradient;
-  std::map<std::string, std::vector<double>> gradients;
-  std::multiset<std::string> operations;  // outer ones, each as often as it ran
-};
-
 // Forward and backward of layers with these numbers of features and this activation between them.
 Ran run_chain(const std::string& activation_name, const std::vector<int64_t>& widths, bool ends_with_activation,
               bool fuses, const char* policy_name = "fp64", const Shape& rows = {6}, bool biased = true) {
-  const Policy& policy = policy_named(policy_name);
-  const Init init{*test_device(), policy, RandomKey(7)};
-  std::vector<LayerPtr> layers;
-  for (size_t i = 0; i + 1 < widths.size(); ++i) {
-    const std::string number = std::to_string(i);
-    layers.push_back(linear(init, "linear" + number, widths[i], widths[i + 1], biased));
-    if (i + 2 < widths.size() || ends_with_activation) layers.push_back(activation(activation_name, "f" + number));
-  }
-  const LayerPtr chain = sequential("chain", std::move(layers));
-  Pass pass(*test_device(), policy, true);
-  pass.fuses = fuses;
-  const auto tensor = [&](int64_t features, uint64_t seed) {
-    std::vector<int64_t> extents(rows.extents().begin(), rows.extents().end());
-    extents.push_back(features);
-    const Shape shape(extents);
-    std::vector<double> values(static_cast<size_t>(shape.elements()));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = RandomKey(seed).normal(i);
-    return Tensor::from(*test_device(), shape, policy.low, values);
-  };
-  Ran ran;
-  Saved saved;
-  const KernelLog log;
-  ran.output = chain->forward(pass, tensor(widths.front(), 1), &saved).values();
-  ran.input_gradient = chain->backward(pass, tensor(widths.back(), 2), saved).values();
-  EXPECT_TRUE(saved.empty());
-  for (const Param* param : chain->params()) ran.gradients[param->name] = param->grad.values();
-  for (const LoggedKernel& one : log.entries())
-    for (uint64_t call = 0; call < one.calls; ++call) ran.operations.insert(one.operation);
-  return ran;
-}
-
-void expect_alike(const Ran& a, const Ran& b, double tolerance) {
-  EXPECT_LE(distance(a.output, b.output), tolerance);
-  EXPECT_LE(distance(a.input_gradient, b.input_gradient), tolerance);
-  ASSERT_EQ(a.gradients.size(), b.gradients.size());
-  for (const auto& [name, gradient] : a.gradients)
-    EXPECT_LE(distance(gradient, b.gradients.at(name)), tolerance) << name;
+  std::vector<int64_t> extents(rows.extents().begin(), rows.extents().end());
+  extents.push_back(widths.front());
+  return run_layers(
+      [&](const Init& init) {
+        std::vector<LayerPtr> layers;
+        for (size_t i = 0; i + 1 < widths.size(); ++i) {
+          const std::string number = std::to_string(i);
+          layers.push_back(linear(init, "linear" + number, widths[i], widths[i + 1], biased));
+          if (i + 2 < widths.size() || ends_with_activation)
+            layers.push_back(activation(activation_name, "f" + number));
+        }
+        return sequential("chain", std::move(layers));
+      },
+      Shape(extents), {.policy = policy_name, .fuses = fuses});
 }
 
 TEST(FusedLayers, GiveTheNumbersOfSeparateOnes) {

@@ -54,7 +54,7 @@ class Pass {
   bool recomputes = false;  // a forward that ran before in this step: a checkpoint
   // Casts of parameters are kept until the pass ends. Off, as torch.autocast(cache_enabled=False): each use casts anew.
   bool caches_casts = true;
-  bool fuses = false;    // linear layers compute product and bias as one operation
+  bool fuses = false;    // product and bias, and batch norm and ReLU, are one operation
   ScaleUpdates updates;  // of delayed scaling, made when the pass ends
 
   const Policy& policy() const { return *policy_; }  // of the layer that runs
@@ -147,6 +147,8 @@ class Saved {
   std::vector<Entry> kept_;
 };
 
+class FusibleNorm;
+
 class Layer {
  public:
   explicit Layer(std::string name) : name_(std::move(name)) {}
@@ -164,6 +166,9 @@ class Layer {
   virtual Shape output_shape(const Shape& input) const { return input; }
   // The activation that this layer is, if a product can apply it under the policy of the pass (layers/fusible.h).
   virtual FusedActivation fused_activation(const Pass& pass) const { return (void)pass, FusedActivation::none; }
+  // This layer, if under this pass it can compute a ReLU after it too, and before that, if `adds`, the addition of another
+  // branch (layers/fusible.h); else null.
+  virtual FusibleNorm* fusible_norm(const Pass& pass, bool adds) { return (void)pass, (void)adds, nullptr; }
 
   const std::string& name() const { return name_; }
 

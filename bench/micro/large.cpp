@@ -66,9 +66,10 @@ template <class Op>
 constexpr bool kIsUpdate = kIsOneOf<Op, SgdStep, AdamStep>;
 // Whether the layout of an image decides how the operation goes over it.
 template <class Op>
-constexpr bool kGoesByChannel = kIsOneOf<Op, AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward,
-                                         BatchNormInferenceBackward, MaxPool2d, MaxPool2dBackward, AvgPool2d,
-                                         AvgPool2dBackward, CopyChannels, Resample2d, Resample2dBackward, Reorder>;
+constexpr bool kGoesByChannel =
+    kIsOneOf<Op, AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, BatchNormInferenceBackward,
+             FusedBatchNorm, FusedBatchNormBackward, MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward,
+             CopyChannels, Resample2d, Resample2dBackward, Reorder>;
 
 struct LargeCase {
   Axes axes;        // of one case
@@ -175,6 +176,8 @@ std::vector<LargeCase> large_cases(DType dtype, int64_t bytes) {
     if (kIsOneOf<Op, Resample2d, Resample2dBackward>) sizes.image = image_of(elements / 4);  // to twice its size
     add();
     sizes.layout = Layout::nhwc, add("nhwc");
+    if (kIsOneOf<Op, FusedBatchNorm, FusedBatchNormBackward>)
+      add("nhwc-without-addend").addends = {ops_cases::AddendForm::none};
   } else if constexpr (kIsOneOf<Op, Quantize>) {
     for (const char* rule : {"te-current-e4m3", "te-mxfp8-e4m3"}) add(rule).quantized = {{rule}};
   } else if constexpr (kIsOneOf<Op, Cast>) {

@@ -289,7 +289,9 @@ TEST(Fused, RefusesASubjectWithoutSuchLayers) {
   for (const char* harness : {"throughput", "error"}) {
     const Record record = record_of(std::string("batchnorm2d/b4_c3_s4/cpu/fp32/") + harness + "/fused=on");
     EXPECT_EQ(record.status, Status::skipped);
-    EXPECT_EQ(record.reason, "fused=on: no layer of batchnorm2d/b4_c3_s4 is a product with a bias");
+    EXPECT_EQ(
+        record.reason,
+        "fused=on: batchnorm2d/b4_c3_s4 has neither a product with a bias nor a batch norm in training before ReLU");
   }
 }
 

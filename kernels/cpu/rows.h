@@ -16,6 +16,7 @@ void add_upcast_rows(KernelTable& table);
 void add_half_fma_rows(KernelTable& table);
 // Products with bias and activation: the device's own product, then host loops. After the rows of products.
 void add_fused_rows(KernelTable& table);
+void add_fused_norm_rows(KernelTable& table);  // likewise batch norm with ReLU, after the rows of batch norm
 
 // The slow, exact rows: any dtype, any Math. The last rows of every host device.
 void add_reference_rows(KernelTable& table);

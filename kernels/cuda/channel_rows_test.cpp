@@ -54,7 +54,76 @@ class ChannelRows : public Gpu {
       ASSERT_NEAR(values[i], wanted[i], std::fabs(wanted[i]) * relative + absolute) << what << " [" << i << "]";
   }
   void compare(const Shape& shape, DType dtype, Layout layout, double middle, double first_image);
+  void compare_fused(const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& shift, const Tensor& norm);
 };
+
+// Batch norm with ReLU beside the separate operations, `norm` being the result of the first: the same bits if nothing is
+// added. An addend is the negative of the norm or 0, so that the sum is known exactly but for the rounding of the norm.
+void ChannelRows::compare_fused(const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& shift,
+                                const Tensor& norm) {
+  const auto like_x = [&] { return Tensor(gpu(), x.shape(), x.dtype(), x.layout()); };
+  Tensor mean = vector(scale.dtype()), variance = vector(scale.dtype()), running_mean = vector(scale.dtype()),
+         running_variance = vector(scale.dtype());
+  for (const bool adds : {false, true}) {
+    SCOPED_TRACE(adds ? "with an addend" : "without an addend");
+    Tensor addend, y = like_x(), relu = like_x(), masked = like_x(), dx = like_x(), wanted = like_x(), daddend;
+    Tensor dscale = vector(scale.dtype()), dshift = vector(scale.dtype()), wanted_dscale = vector(scale.dtype()),
+           wanted_dshift = vector(scale.dtype());
+    if (adds) {
+      Values values = norm.values();
+      for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? -values[i] : i % 3 == 1 ? 8 : -8;
+      addend = Tensor::from(gpu(), x.shape(), x.dtype(), values, x.layout()), daddend = like_x();
+    }
+    run(FusedBatchNorm{.x = x,
+                       .addend = addend,
+                       .scale = scale,
+                       .shift = shift,
+                       .out = y,
+                       .mean = mean,
+                       .variance = variance,
+                       .running_mean = running_mean,
+                       .running_variance = running_variance,
+                       .epsilon = kEpsilon});
+    run(Activation<activations::Relu>{.x = norm, .out = relu});
+    const Values fused = y.values(), separate = relu.values(), norms = norm.values(),
+                 addends = adds ? addend.values() : Values();
+    const double unit = format_of(x.dtype()).unit_roundoff();
+    for (size_t i = 0; i < fused.size(); ++i) {
+      if (!adds) {
+        ASSERT_EQ(fused[i], separate[i]) << i;
+        continue;
+      }
+      // Of a norm that is rounded, here but not there.
+      const double slack = unit * std::fabs(norms[i]), sum = norms[i] + addends[i];
+      ASSERT_NEAR(fused[i], sum > 0 ? sum : 0, slack + unit * (std::fabs(sum) + slack) + 0x1p-25) << i;
+    }
+    run(FusedBatchNormBackward{.x = x,
+                               .kept = y,
+                               .dy = dy,
+                               .scale = scale,
+                               .mean = mean,
+                               .variance = variance,
+                               .dx = dx,
+                               .daddend = daddend,
+                               .dscale = dscale,
+                               .dshift = dshift,
+                               .epsilon = kEpsilon});
+    run(ActivationBackward<activations::Relu>{.kept = y, .dy = dy, .dx = masked});
+    run(BatchNormBackward{.x = x,
+                          .dy = masked,
+                          .scale = scale,
+                          .mean = mean,
+                          .variance = variance,
+                          .dx = wanted,
+                          .dscale = wanted_dscale,
+                          .dshift = wanted_dshift,
+                          .epsilon = kEpsilon});
+    ASSERT_EQ(dx.codes(), wanted.codes());
+    ASSERT_EQ(dscale.codes(), wanted_dscale.codes());
+    ASSERT_EQ(dshift.codes(), wanted_dshift.codes());
+    if (adds) ASSERT_EQ(daddend.codes(), masked.codes());
+  }
+}
 
 void ChannelRows::compare(const Shape& shape, DType dtype, Layout layout, double middle, double first_image) {
   SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::string(name_of(layout)) + " " + std::to_string(shape[0]) + "x" +
@@ -118,6 +187,7 @@ void ChannelRows::compare(const Shape& shape, DType dtype, Layout layout, double
   near(dshift, s.sum, sums, sums * count, "dshift");
   near(dscale, s.product, sums, sums * count * (std::fabs(middle) + 1), "dscale");
   near(dx, wanted_dx, unit * 2, lost * 8, "dx");
+  compare_fused(x, dy, scale, shift, out);
   Tensor bias = vector(small);
   run(BiasGradient{.dy = dy, .dbias = bias});
   near(bias, s.sum, sums, sums * count, "bias");

@@ -60,7 +60,7 @@ void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array o
 void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
 
 // reduce.cu. `scratch` has the wide type: doubles if `wide`, else floats.
-size_t channel_scratch_elements(const Channels&);  // number of wide elements that the three below need
+size_t channel_scratch_elements(const Channels&);  // number of wide elements that those below need
 void launch_bias_gradient(cudaStream_t, const Channels&, bool wide, void* scratch, Array dy, Array dbias);
 struct BatchNormArrays {
   Array x, scale, shift, out, mean, variance, running_mean, running_variance;
@@ -68,11 +68,16 @@ struct BatchNormArrays {
 void launch_batch_norm(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormArrays&, double momentum,
                        double epsilon);
 void launch_batch_norm_inference(cudaStream_t, const Channels&, const BatchNormArrays&, double epsilon);
+void launch_fused_batch_norm(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormArrays&,
+                             const Array& addend, double momentum, double epsilon);  // addend: null: none
 struct BatchNormBackwardArrays {
   Array x, dy, scale, mean, variance, dx, dscale, dshift;
 };
 void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormBackwardArrays&,
                                 double epsilon);
+void launch_fused_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* scratch,
+                                      const BatchNormBackwardArrays&, const Array& kept, const Array& daddend,
+                                      double epsilon);  // daddend: null: not wanted
 // The statistics are constants.
 void launch_batch_norm_inference_backward(cudaStream_t, const Channels&, bool wide, void* scratch,
                                           const BatchNormBackwardArrays&, double epsilon);

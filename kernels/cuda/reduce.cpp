@@ -1,4 +1,4 @@
-// Rows of batch norm, the bias gradient and the softmax loss; their kernels are in reduce.cu.
+// Rows of batch norm, alone and with ReLU, the bias gradient and the softmax loss; their kernels are in reduce.cu.
 //
 // cuDNN's batch norm is not used: it stores 1 / sqrt(variance + epsilon), but the operation returns the variance, and
 // computing one from the other loses digits.
@@ -98,6 +98,44 @@ void inference_backward(Device& device, const BatchNormInferenceBackward& op) {
   launch_batch_norm_inference_backward(cuda.stream(), c, wide, memory.data(), arrays, op.epsilon);
 }
 
+Refusal fused_refuses(const Device&, const FusedBatchNorm& op) {
+  return refuses_channels({&op.x, &op.addend, &op.out},
+                          {&op.x, &op.addend, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
+                          {&op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
+}
+void fused(Device& device, const FusedBatchNorm& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  op.mean.materialize(Layout::plain), op.variance.materialize(Layout::plain);
+  const bool wide = any_f64({&op.x, &op.addend, &op.out, &op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean,
+                             &op.running_variance});
+  const Channels c = channels(op.x);
+  Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
+  const BatchNormArrays arrays{array(op.x),    array(op.scale),    array(op.shift),        array(op.out),
+                               array(op.mean), array(op.variance), array(op.running_mean), array(op.running_variance)};
+  launch_fused_batch_norm(cuda.stream(), c, wide, memory.data(), arrays, array(op.addend), op.momentum, op.epsilon);
+}
+
+Refusal fused_backward_refuses(const Device&, const FusedBatchNormBackward& op) {
+  return refuses_channels({&op.x, &op.kept, &op.dy, &op.dx, &op.daddend},
+                          {&op.x, &op.kept, &op.dy, &op.scale, &op.mean, &op.variance},
+                          {&op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
+}
+void fused_backward(Device& device, const FusedBatchNormBackward& op) {
+  CudaDevice& cuda = on(device);
+  op.dx.materialize(op.x.layout());
+  if (!op.daddend.empty()) op.daddend.materialize(op.x.layout());
+  op.dscale.materialize(Layout::plain), op.dshift.materialize(Layout::plain);
+  const bool wide = any_f64(
+      {&op.x, &op.kept, &op.dy, &op.dx, &op.daddend, &op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
+  const Channels c = channels(op.x);
+  Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
+  const BatchNormBackwardArrays arrays{array(op.x),        array(op.dy), array(op.scale),  array(op.mean),
+                                       array(op.variance), array(op.dx), array(op.dscale), array(op.dshift)};
+  launch_fused_batch_norm_backward(cuda.stream(), c, wide, memory.data(), arrays, array(op.kept), array(op.daddend),
+                                   op.epsilon);
+}
+
 Refusal softmax_refuses(const Device&, const SoftmaxCrossEntropy& op) {
   return refuses_channels({&op.logits, &op.log_probabilities}, {&op.logits, &op.labels}, {&op.loss});
 }
@@ -122,6 +160,8 @@ void add_reduce_rows(KernelTable& table) {
   table.of<BatchNormBackward>().push_back({"cuda", Speed::real, backward_refuses, backward});
   table.of<BatchNormInferenceBackward>().push_back(
       {"cuda", Speed::real, inference_backward_refuses, inference_backward});
+  table.of<FusedBatchNorm>().push_back({"cuda", Speed::real, fused_refuses, fused});
+  table.of<FusedBatchNormBackward>().push_back({"cuda", Speed::real, fused_backward_refuses, fused_backward});
   table.of<SoftmaxCrossEntropy>().push_back({"cuda", Speed::real, softmax_refuses, softmax});
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/ops/operations/contraction.h"
 #include "kernels/ops/operations/elementwise.h"
 #include "kernels/ops/operations/fused.h"
+#include "kernels/ops/operations/fused_norm.h"
 #include "kernels/ops/operations/image.h"
 #include "kernels/ops/operations/loss.h"
 #include "kernels/ops/operations/norm.h"
@@ -53,7 +54,7 @@ using Operations =
     decltype(OperationList<Matmul, BatchedMatmul, FusedMatmul, FusedMatmulBackward, ScaledMatmul, Quantize,
                            DelayedScalingStep, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias,
                            BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, BatchNormInferenceBackward,
-                           NormalizeRows, NormalizeRowsBackward>() +
+                           FusedBatchNorm, FusedBatchNormBackward, NormalizeRows, NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, CopyChannels, Resample2d,
                            Resample2dBackward, Softmax, SoftmaxBackward, MaskScores, Attention, AttentionBackward,

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/fusible.h"
 #include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
@@ -27,7 +28,7 @@ Shape image_shape(const Shape& x) {
   }
 }
 
-class BatchNormLayer : public TappedLayer {
+class BatchNormLayer : public TappedLayer, public FusibleNorm {
  public:
   // torch.nn.BatchNorm2d: scale 1, shift 0, running mean 0 and variance 1.
   BatchNormLayer(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options)
@@ -59,6 +60,69 @@ class BatchNormLayer : public TappedLayer {
     return {&scale_, &shift_};
   }
   std::vector<State*> states() override { return {&mean_, &variance_}; }
+
+  FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
+    const bool is_plain = !options_.frozen && !options_.accumulate && !casts_layer_inputs(pass.policy());
+    if (!pass.fuses || !pass.training || !is_plain) return nullptr;
+    // Separate layers would cast what they get.
+    for (const DType dtype : {pass.policy().low, DType::f32})
+      for (const char* operation : {"relu", "add"}) {
+        if (operation == std::string_view("add") && !adds) continue;
+        if (pass.input_dtype(operation, dtype) != dtype || pass.output_dtype(operation, dtype) != dtype) return nullptr;
+      }
+    return this;
+  }
+
+  Tensor forward_with_relu(Pass& pass, const Tensor& x_given, const Tensor& addend_given, Saved* saved) override {
+    const Tensor x = as_image(pass, pass.input("batch_norm", x_given));
+    const Tensor scale = pass.weight("batch_norm", scale_), shift = pass.weight("batch_norm", shift_);
+    const bool adds = !addend_given.empty();
+    const Tensor addend = adds ? in_layout_of(x, as_image(pass, addend_given)) : Tensor();
+    const DType norm = pass.output_dtype("batch_norm", x.dtype()), wide = statistics_dtype(x.dtype());
+    Tensor y = result(pass, x, adds ? wider(norm, addend.dtype()) : norm, x_given.shape());
+    Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
+    run(FusedBatchNorm{.x = x,
+                       .addend = addend,
+                       .scale = scale,
+                       .shift = shift,
+                       .out = y,
+                       .mean = mean,
+                       .variance = variance,
+                       .running_mean = mean_.value,
+                       .running_variance = variance_.value,
+                       .momentum = options_.momentum,
+                       .epsilon = options_.epsilon});
+    if (saved) {
+      saved->keep_spec(x_given), saved->keep(scale), saved->keep(mean), saved->keep(variance), saved->keep(x);
+      saved->keep(y);
+      if (adds) saved->keep_spec(addend_given);
+    }
+    return as_given(pass, y, x_given.shape());
+  }
+
+  Tensor backward_with_relu(Pass& pass, const Tensor& dy_given, Saved& saved, Tensor* daddend_given) override {
+    const TensorSpec of_addend = daddend_given ? saved.take_spec() : TensorSpec{};
+    const Tensor y = saved.take(), x = saved.take(), variance = saved.take(), mean = saved.take(), scale = saved.take();
+    const TensorSpec given = saved.take_spec();
+    const Tensor dy = in_layout_of(x, as_image(pass, pass.cast(dy_given, y.dtype())));
+    Tensor dx = result(pass, x, x.dtype(), given.shape), daddend;
+    if (daddend_given) daddend = result(pass, x, of_addend.dtype, of_addend.shape);
+    with_gradients(pass, scale, [&](Tensor& dscale, Tensor& dshift) {
+      run(FusedBatchNormBackward{.x = x,
+                                 .kept = y,
+                                 .dy = dy,
+                                 .scale = scale,
+                                 .mean = mean,
+                                 .variance = variance,
+                                 .dx = dx,
+                                 .daddend = daddend,
+                                 .dscale = dscale,
+                                 .dshift = dshift,
+                                 .epsilon = options_.epsilon});
+    });
+    if (daddend_given) *daddend_given = as_given(pass, daddend, of_addend.shape);
+    return pass.cast(as_given(pass, dx, given.shape), given.dtype);
+  }
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
@@ -125,20 +189,33 @@ class BatchNormLayer : public TappedLayer {
                               .dshift = dshift,
                               .epsilon = options_.epsilon});
     };
-    if (options_.affine) {
-      pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {
-        pass.gradient(shift_, scale.dtype(), [&](Tensor& dshift) { compute(dscale, dshift); });
-      });
-    } else {
-      Tensor dscale(pass.device, scale.shape(), scale.dtype()), dshift(pass.device, scale.shape(), scale.dtype());
-      compute(dscale, dshift);
-    }
+    with_gradients(pass, scale, compute);
     return pass.cast(as_given(pass, dx, given.shape), given.dtype);
+  }
+
+  // compute(dscale, dshift), which become those of the parameters.
+  template <class Compute>
+  void with_gradients(Pass& pass, const Tensor& scale, Compute compute) {
+    if (!options_.affine) {
+      Tensor dscale(pass.device, scale.shape(), scale.dtype()), dshift(pass.device, scale.shape(), scale.dtype());
+      return compute(dscale, dshift);
+    }
+    pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {
+      pass.gradient(shift_, scale.dtype(), [&](Tensor& dshift) { compute(dscale, dshift); });
+    });
   }
 
   static Tensor as_image(Pass& pass, const Tensor& x) {
     const Shape image = image_shape(x.shape());
     return x.shape() == image ? x : pass.plain(x).reshaped(image);
+  }
+  // Some rows take images of one layout only.
+  static Tensor in_layout_of(const Tensor& model, const Tensor& image) {
+    const Layout layout = model.layout();
+    if (image.layout() == layout || layout == Layout::opaque || image.layout() == Layout::opaque) return image;
+    Tensor copy(image.device(), image.shape(), image.dtype(), layout);
+    run(Reorder{.x = image, .out = copy});
+    return copy;
   }
   // Plain where it is viewed in another shape: another layout would be copied then.
   static Tensor result(Pass& pass, const Tensor& x, DType dtype, const Shape& given) {

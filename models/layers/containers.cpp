@@ -26,7 +26,7 @@ class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
   }
 };
 
-class Sequential : public Layer {
+class Sequential : public Layer, public FusibleNorm {
  public:
   Sequential(std::string name, std::vector<LayerPtr> layers) : Layer(std::move(name)), layers_(std::move(layers)) {
     for (size_t i = 0; i < layers_.size(); ++i)
@@ -34,38 +34,21 @@ class Sequential : public Layer {
   }
 
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
-    Tensor y = x;
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const FusedActivation f = fused_after(pass, i);
-      if (f == FusedActivation::none) {
-        y = layers_[i]->forward(pass, y, saved);
-        continue;
-      }
-      y = linear_at(pass, i)->forward_activated(pass, y, saved, f, linear_at(pass, i + 2) != nullptr);
-      ++i;
-      if (pass.tap) pass.look("activation/" + layers_[i]->name(), y);
-    }
-    return y;
+    return forward_until(layers_.size(), pass, x, saved);
   }
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override {
-    Tensor dx = dy;
-    bool has_bias_gradient = false;  // of the layer whose turn it is: computed with the layer after it
-    for (size_t i = layers_.size(); i-- > 0;) {
-      const FusedActivation after = i >= 1 ? fused_after(pass, i - 1) : FusedActivation::none;
-      if (after != FusedActivation::none) --i;  // to the layer that computed it
-      FusibleLinear* linear = linear_at(pass, i);
-      const FusedActivation before = linear && i >= 2 ? fused_after(pass, i - 2) : FusedActivation::none;
-      FusibleLinear* source = before == FusedActivation::none ? nullptr : linear_at(pass, i - 2);
-      if (after != FusedActivation::none)
-        dx = linear->backward_activated(pass, dx, saved, after, before, source);
-      else if (source || has_bias_gradient)
-        dx = linear->backward_through(pass, dx, saved, has_bias_gradient, before, source);
-      else
-        dx = layers_[i]->backward(pass, dx, saved);
-      has_bias_gradient = source != nullptr;
-      if (source) --i;  // the activation before is done
-    }
-    return dx;
+    return backward_from(layers_.size(), pass, dy, saved);
+  }
+  FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
+    return !layers_.empty() && layers_.back()->fusible_norm(pass, adds) ? this : nullptr;
+  }
+  Tensor forward_with_relu(Pass& pass, const Tensor& x, const Tensor& addend, Saved* saved) override {
+    const Tensor y = forward_until(layers_.size() - 1, pass, x, saved);
+    return layers_.back()->fusible_norm(pass, !addend.empty())->forward_with_relu(pass, y, addend, saved);
+  }
+  Tensor backward_with_relu(Pass& pass, const Tensor& dy, Saved& saved, Tensor* daddend) override {
+    FusibleNorm* last = layers_.back()->fusible_norm(pass, daddend != nullptr);
+    return backward_from(layers_.size() - 1, pass, last->backward_with_relu(pass, dy, saved, daddend), saved);
   }
   std::vector<Param*> params() override {
     return all<Param>([](Layer& layer) { return layer.params(); });
@@ -86,6 +69,56 @@ class Sequential : public Layer {
   }
 
  private:
+  Tensor forward_until(size_t end, Pass& pass, const Tensor& x, Saved* saved) {
+    Tensor y = x;
+    for (size_t i = 0; i < end; ++i) {
+      const FusedActivation f = fused_after(pass, i);
+      FusibleNorm* norm = norm_before_relu(pass, i);
+      if (f == FusedActivation::none && !norm) {
+        y = layers_[i]->forward(pass, y, saved);
+        continue;
+      }
+      if (norm)
+        y = norm->forward_with_relu(pass, y, {}, saved);
+      else
+        y = linear_at(pass, i)->forward_activated(pass, y, saved, f, linear_at(pass, i + 2) != nullptr);
+      ++i;
+      if (pass.tap) pass.look("activation/" + layers_[i]->name(), y);
+    }
+    return y;
+  }
+  Tensor backward_from(size_t end, Pass& pass, const Tensor& dy, Saved& saved) {
+    Tensor dx = dy;
+    bool has_bias_gradient = false;  // of the layer whose turn it is: computed with the layer after it
+    for (size_t i = end; i-- > 0;) {
+      if (FusibleNorm* norm = i >= 1 ? norm_before_relu(pass, i - 1) : nullptr) {
+        dx = norm->backward_with_relu(pass, dx, saved, nullptr);
+        --i;  // the norm is done too
+        continue;
+      }
+      const FusedActivation after = i >= 1 ? fused_after(pass, i - 1) : FusedActivation::none;
+      if (after != FusedActivation::none) --i;  // to the layer that computed it
+      FusibleLinear* linear = linear_at(pass, i);
+      const FusedActivation before = linear && i >= 2 ? fused_after(pass, i - 2) : FusedActivation::none;
+      FusibleLinear* source = before == FusedActivation::none ? nullptr : linear_at(pass, i - 2);
+      if (after != FusedActivation::none)
+        dx = linear->backward_activated(pass, dx, saved, after, before, source);
+      else if (source || has_bias_gradient)
+        dx = linear->backward_through(pass, dx, saved, has_bias_gradient, before, source);
+      else
+        dx = layers_[i]->backward(pass, dx, saved);
+      has_bias_gradient = source != nullptr;
+      if (source) --i;  // the activation before is done
+    }
+    return dx;
+  }
+
+  // Layer i, if it computes the next layer, a ReLU, too; else null.
+  FusibleNorm* norm_before_relu(const Pass& pass, size_t i) const {
+    if (!pass.fuses || i + 1 >= layers_.size()) return nullptr;
+    if (layers_[i + 1]->fused_activation(pass) != FusedActivation::relu) return nullptr;
+    return layers_[i]->fusible_norm(pass, false);
+  }
   // The layer as one that can fuse, or null.
   FusibleLinear* linear_at(const Pass& pass, size_t i) const {
     if (!pass.fuses || i >= layers_.size()) return nullptr;
@@ -109,7 +142,8 @@ class Sequential : public Layer {
   std::vector<LayerPtr> layers_;
 };
 
-class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the sum under this layer's name
+class Residual : public Layer,
+                 public FusibleNorm {  // y = body(x) + shortcut(x); the tap sees the sum under this layer's name
  public:
   Residual(std::string name, LayerPtr body, LayerPtr shortcut)
       : Layer(std::move(name)), body_(std::move(body)), shortcut_(std::move(shortcut)) {
@@ -131,6 +165,25 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
     Tensor through_shortcut = pass.cast(dy, b.dtype);
     if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
     const Tensor through_body = body_->backward(pass, pass.cast(dy, a.dtype), saved);
+    return pass.cast(pass.sum(through_body, through_shortcut), x.dtype);
+  }
+
+  // The norm at the end of the body adds the shortcut.
+  FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
+    return !adds && body_->fusible_norm(pass, true) ? this : nullptr;
+  }
+  Tensor forward_with_relu(Pass& pass, const Tensor& x, const Tensor& addend, Saved* saved) override {
+    HM_CHECK(addend.empty(), "residual '" + name() + "' adds nothing but its own branches");
+    const Tensor b = shortcut_ ? shortcut_->forward(pass, x, saved) : x;
+    if (saved) saved->keep_spec(x), saved->keep_spec(b);
+    return body_->fusible_norm(pass, true)->forward_with_relu(pass, x, b, saved);
+  }
+  Tensor backward_with_relu(Pass& pass, const Tensor& dy, Saved& saved, Tensor*) override {
+    Tensor through_shortcut;
+    const Tensor through_body = body_->fusible_norm(pass, true)->backward_with_relu(pass, dy, saved, &through_shortcut);
+    const TensorSpec b = saved.take_spec(), x = saved.take_spec();
+    through_shortcut = pass.cast(through_shortcut, b.dtype);
+    if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
     return pass.cast(pass.sum(through_body, through_shortcut), x.dtype);
   }
 

@@ -1,4 +1,4 @@
-// What a container needs to know of a linear layer to fuse it with the activation that follows.
+// What a container needs to know of a layer to fuse it with what follows: an activation, or an addition and ReLU.
 #pragma once
 
 #include <functional>
@@ -29,6 +29,17 @@ class FusibleLinear {
   virtual Tensor backward_through(Pass& pass, const Tensor& dy, Saved& saved, bool has_bias_gradient, FusedActivation f,
                                   FusibleLinear* before) = 0;
   virtual void bias_gradient_by(Pass& pass, DType computed, const std::function<void(Tensor&)>& compute) = 0;
+};
+
+// A batch norm, or a container that ends with one, and the ReLU after it as one operation. A residual container gives the
+// other branch to the norm, which adds it. Taps see neither the argument of ReLU nor the gradients on both sides of it.
+class FusibleNorm {
+ public:
+  virtual ~FusibleNorm() = default;
+  // max(0, the layer's result + addend); an empty addend: none.
+  virtual Tensor forward_with_relu(Pass& pass, const Tensor& x, const Tensor& addend, Saved* saved) = 0;
+  // The gradient of x from that of the result; `daddend` gets that of the addend, null without one.
+  virtual Tensor backward_with_relu(Pass& pass, const Tensor& dy, Saved& saved, Tensor* daddend) = 0;
 };
 
 }  // namespace halfmark::models

@@ -1,4 +1,4 @@
-// Reference rows of batch normalisation: fp64 throughout from the operands as stored, every output rounded once.
+// Reference rows of batch normalisation, alone and with ReLU: fp64 throughout from the operands as stored, every output rounded once.
 // Statistics take two passes, so that a large mean costs no digits of the variance.
 #include <cmath>
 #include <cstdint>
@@ -29,7 +29,9 @@ struct Planes {  // [n, c, h, w] by channel
   }
 };
 
-void batch_norm(Device&, const BatchNorm& op) {
+// Statistics and running statistics of x, then out = finish(i, the normalised value i).
+template <class Op>
+void normalise_batch(const Op& op, const Format* accumulate, auto&& finish) {
   const Planes planes(op.x.shape());
   const std::vector<double> x = read<double>(op.x), scale = read<double>(op.scale), shift = read<double>(op.shift);
   std::vector<double> out(x.size()), mean(planes.channels), variance(planes.channels);
@@ -38,16 +40,15 @@ void batch_norm(Device&, const BatchNorm& op) {
   const auto count = static_cast<double>(planes.count());
   planes.each_channel([&](size_t c) {
     double sum = 0, squares = 0;
-    const auto add = [&](double& to, double term) {
-      to = op.accumulate ? round_to(*op.accumulate, to + term) : to + term;
-    };
+    const auto add = [&](double& to, double term) { to = accumulate ? round_to(*accumulate, to + term) : to + term; };
     planes.each(c, [&](size_t i) { add(sum, x[i]); });
     mean[c] = sum / count;
     planes.each(c, [&](size_t i) { add(squares, (x[i] - mean[c]) * (x[i] - mean[c])); });
     variance[c] = squares / count;
     const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
-    planes.each(c,
-                [&](size_t i) { out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]); });
+    planes.each(c, [&](size_t i) {
+      out[i] = finish(i, formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]));
+    });
     running_mean[c] = formulas::moving_average(running_mean[c], mean[c], op.momentum);
     // The unbiased variance is never rounded by itself, so moving_average() cannot be used.
     running_variance[c] = (1 - op.momentum) * running_variance[c] + op.momentum * squares / (count - 1);
@@ -55,6 +56,15 @@ void batch_norm(Device&, const BatchNorm& op) {
   settle(op.out, op.x), settle(op.mean, op.scale), settle(op.variance, op.scale);
   write(op.out, out), write(op.mean, mean), write(op.variance, variance);
   write(op.running_mean, running_mean), write(op.running_variance, running_variance);
+}
+
+void batch_norm(Device&, const BatchNorm& op) {
+  normalise_batch(op, op.accumulate, [](size_t, double y) { return y; });
+}
+
+void fused_batch_norm(Device&, const FusedBatchNorm& op) {
+  const std::vector<double> addend = op.addend.empty() ? std::vector<double>() : read<double>(op.addend);
+  normalise_batch(op, nullptr, [&](size_t i, double y) { return formulas::relu(addend.empty() ? y : y + addend[i]); });
 }
 
 void batch_norm_inference(Device&, const BatchNormInference& op) {
@@ -71,9 +81,11 @@ void batch_norm_inference(Device&, const BatchNormInference& op) {
   write(op.out, out);
 }
 
-void batch_norm_backward(Device&, const BatchNormBackward& op) {
+// The gradients of x, scale and shift from that of the result.
+template <class Op>
+void differentiate_batch(const Op& op, const std::vector<double>& dy) {
   const Planes planes(op.x.shape());
-  const std::vector<double> x = read<double>(op.x), dy = read<double>(op.dy), scale = read<double>(op.scale);
+  const std::vector<double> x = read<double>(op.x), scale = read<double>(op.scale);
   const std::vector<double> mean = read<double>(op.mean), variance = read<double>(op.variance);
   std::vector<double> dx(x.size()), dscale(planes.channels), dshift(planes.channels);
   const auto count = static_cast<double>(planes.count());
@@ -88,6 +100,18 @@ void batch_norm_backward(Device&, const BatchNormBackward& op) {
   });
   settle(op.dx, op.x), settle(op.dscale, op.scale), settle(op.dshift, op.scale);
   write(op.dx, dx), write(op.dscale, dscale), write(op.dshift, dshift);
+}
+
+void batch_norm_backward(Device&, const BatchNormBackward& op) { differentiate_batch(op, read<double>(op.dy)); }
+
+void fused_batch_norm_backward(Device&, const FusedBatchNormBackward& op) {
+  const std::vector<double> kept = read<double>(op.kept);
+  std::vector<double> gradient = read<double>(op.dy);
+  for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = formulas::relu_backward(kept[i], gradient[i]);
+  differentiate_batch(op, gradient);
+  if (op.daddend.empty()) return;
+  settle(op.daddend, op.x);
+  write(op.daddend, gradient);
 }
 
 void batch_norm_inference_backward(Device&, const BatchNormInferenceBackward& op) {
@@ -112,6 +136,8 @@ void add_norm_rows(KernelTable& table) {
   add_row<BatchNorm>(table, batch_norm), add_row<BatchNormInference>(table, batch_norm_inference);
   add_row<BatchNormBackward>(table, batch_norm_backward);
   add_row<BatchNormInferenceBackward>(table, batch_norm_inference_backward);
+  add_row<FusedBatchNorm>(table, fused_batch_norm);
+  add_row<FusedBatchNormBackward>(table, fused_batch_norm_backward);
 }
 
 }  // namespace halfmark::kernels::reference

@@ -75,6 +75,12 @@ struct SgdLayouts {
   Layout gradient;
 };
 
+enum class AddendForm : uint8_t {
+  none,
+  alike,
+  wide
+};  // what is added between batch norm and ReLU; wide: to a wider result
+
 struct UpdateForm {  // of an optimizer's step
   Storage storage = Storage::nearest;
   StepRounding rounding = StepRounding::once;
@@ -130,9 +136,10 @@ struct Axes {
   std::vector<bool> in_place;
   std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
   std::vector<bool> narrow_parameters;  // of batch norm: of the dtype of the image, or at least f32
-  bool norm_forms = true;               // each kind of row norm, or layer norm only
-  std::vector<bool> pool_indices;       // whether max pooling is tested with them
-  bool special_values;                  // zeros, infinities, NaN and the ends of the range, element-wise and in logits
+  std::vector<AddendForm> addends = {AddendForm::alike};
+  bool norm_forms = true;          // each kind of row norm, or layer norm only
+  std::vector<bool> pool_indices;  // whether max pooling is tested with them
+  bool special_values;             // zeros, infinities, NaN and the ends of the range, element-wise and in logits
 
   std::vector<ContractionTypes> contractions;
   std::vector<MatmulSize> matmuls;

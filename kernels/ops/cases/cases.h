@@ -129,6 +129,11 @@ template <>
 void Cases<AvgPool2d>::each(const CaseRequest& request, const RunCase<AvgPool2d>& run_case);
 template <>
 void Cases<AvgPool2dBackward>::each(const CaseRequest& request, const RunCase<AvgPool2dBackward>& run_case);
+// fused_norm.cpp
+template <>
+void Cases<FusedBatchNorm>::each(const CaseRequest& request, const RunCase<FusedBatchNorm>& run_case);
+template <>
+void Cases<FusedBatchNormBackward>::each(const CaseRequest& request, const RunCase<FusedBatchNormBackward>& run_case);
 // norm.cpp
 template <>
 void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case);

@@ -44,6 +44,23 @@ struct Channels {  // [n, c, h, w] by channel
   }
 };
 
+// Statistics of one channel in fp64, with the error an fp32 computation may have. The variance must come from two passes,
+// or from as good a formula: differences from the computed mean, squared, have an error of gamma(m) variance and the
+// squared error of the mean. One pass in fp32, E x^2 - mean^2, would have gamma(m) mean^2, which no digit survives.
+struct Statistics {
+  double mean = 0, variance = 0, mean_slack = 0, variance_slack = 0;
+  Statistics(const std::vector<double>& x, const Channels& channels, size_t c, const Format& format) {
+    double magnitude = 0;
+    channels.each(c, [&](size_t i) { mean += x[i], magnitude += std::fabs(x[i]); });
+    mean /= channels.count();
+    channels.each(c, [&](size_t i) { variance += (x[i] - mean) * (x[i] - mean); });
+    variance /= channels.count();
+    const double g = gamma(channels.count() + 4, format);
+    mean_slack = g * magnitude / channels.count();
+    variance_slack = 2 * (g * variance + mean_slack * mean_slack);
+  }
+};
+
 // scale (x - mean) / sqrt(variance + epsilon) + shift: three rounded steps of its own, plus the slack of the statistics
 // to first order. scale x inverse + (shift - scale mean inverse) is allowed too, hence |x| and |mean| count separately.
 inline double normalised_slack(double x, double mean, double inverse, double scale, double shift, double mean_slack,
