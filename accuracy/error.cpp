@@ -194,8 +194,9 @@ Findings measure_error(const TrialSpec& spec) {
 Harness error_harness() {
   return {.name = "error",
           .about = "output, loss and gradients of one batch against fp64, on inputs as drawn and as rounded",
-          .axes = {{.name = kFusedAxis, .values = {"off", "on"}}},
+          .axes = {{.name = kFusedAxis, .values = {"off", "on"}}, images_axis()},
           .metrics = error_table(),
+          .refuses = refuses_images,
           .measure = measure_error};
 }
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/program_testing.h"
+#include "bench/software_gpu_testing.h"
 #include "reports/record/error.h"
 #include "reports/record/paths_testing.h"
 
@@ -33,45 +33,6 @@ constexpr int64_t kProductsOfAttention = 7, kLayoutsOfProduct = 4;
 
 // Its scales change when a pass ends, in a destructor.
 constexpr const char* kDelayedScaling = "run --device cuda:0 --no-probes linear/b4_i16_o8 fp8-delayed error range";
-
-struct Call {
-  std::string name, place;
-  uint64_t first = 0, last = 0, calls = 0;  // numbers of the first and the last call from this place; calls from there
-};
-
-struct Ran {
-  int code = -1;
-  std::string err, out;
-  std::optional<Report> report;
-  std::vector<Call> calls;
-  double seconds = 0;
-};
-
-class SoftwareGpu : public ProcessTest {
- protected:
-  static std::string folder_of_programs() { return test_folders::binary() + "/software_gpu"; }
-
-  void SetUp() override {
-    if (!std::filesystem::exists(folder_of_programs() + "/halfmark_cuda.so"))
-      GTEST_SKIP() << "no plugin for the software GPU in " << folder_of_programs();
-  }
-
-  Ran ran(const std::string& variables, const std::string& arguments) const {
-    for (const char* file : {"report.json", "report.json.journal", "calls"}) std::filesystem::remove(folder_ / file);
-    const auto begin = std::chrono::steady_clock::now();
-    const Result result = shell("env HALFMARK_SOFTWARE_GPU=sm_90 HALFMARK_SOFTWARE_GPU_CALLS=calls " + variables +
-                                " timeout -k 5 60 " + quoted(folder_of_programs() + "/halfmark") + " " + arguments);
-    Ran ran;
-    ran.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    ran.code = result.code, ran.err = result.err, ran.out = result.out;
-    if (std::filesystem::exists(folder_ / "report.json")) ran.report = Report::load(folder_ / "report.json");
-    std::ifstream calls(folder_ / "calls");
-    std::string word;
-    for (Call one; calls >> word >> one.name >> one.place >> one.first >> one.last >> one.calls;)
-      ran.calls.push_back(one);
-    return ran;
-  }
-};
 
 // What two runs of one case have in common, whichever process measured it.
 nlohmann::ordered_json common(Record record) {

@@ -28,8 +28,10 @@ BatchSource::~BatchSource() = default;
 
 bool BatchSource::has_indices() const { return row_of(spec_.subject->data).has_indices; }
 
+// The layout that the device prefers for what the layers compute in, which autocast makes of the batch.
 Layout BatchSource::layout_of(const Shape& shape, DType dtype) const {
-  return shape.rank() == 4 && is_floating(dtype) ? device_.image_layout(dtype) : Layout::plain;
+  if (shape.rank() != 4 || !is_floating(dtype)) return Layout::plain;
+  return spec_.settings.images.value_or(device_.image_layout(policy_.low));
 }
 
 Batch BatchSource::draw(std::string_view stream, int64_t number, const Shape& shape) const {

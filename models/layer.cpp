@@ -148,7 +148,9 @@ void Saved::keep(Tensor tensor) {
   kept_.push_back({std::move(tensor), {}, {}});
 }
 
-void Saved::keep_spec(const Tensor& tensor) { kept_.push_back({{}, {tensor.shape(), tensor.dtype()}, {}}); }
+void Saved::keep_spec(const Tensor& tensor) {
+  kept_.push_back({{}, {tensor.shape(), tensor.dtype(), tensor.layout()}, {}});
+}
 
 Saved::Entry Saved::pop() {
   HM_CHECK(!kept_.empty(), "backward asks for more than forward kept");

@@ -119,10 +119,11 @@ class PolicyScope {
 // The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.
 DType wider(DType a, DType b);
 
-// Shape and dtype of a tensor whose values backward does not need.
+// What is known of a tensor whose values backward does not need.
 struct TensorSpec {
   Shape shape;
   DType dtype;
+  Layout layout;
 };
 
 // What forward keeps for backward: a stack. A tensor of purpose `temporary` is retagged to purpose `saved`; weights,

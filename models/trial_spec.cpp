@@ -19,7 +19,7 @@ TrialSpec TrialSpec::oracle(Inputs inputs) const {
   ScalerSpec scale = settings.scaler.value_or(policy->scaler);
   if (scale.kind == ScalerSpec::Kind::dynamic) scale.kind = ScalerSpec::Kind::fixed;
   spec.settings.scaler = scale;
-  spec.settings.fused = false;  // fp64 is the same reference for both
+  spec.settings.fused = false, spec.settings.images.reset();  // one reference for all of them
   spec.settings.batchnorm_state.reset(), spec.settings.batchnorm_accumulate.reset();
   return spec;
 }

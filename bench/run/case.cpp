@@ -59,6 +59,9 @@ TrialSpec Case::trial(std::shared_ptr<Device> opened, uint64_t seed) const {
     spec.settings.cast_cache = cache->second == "on";
   if (const auto fused = axes.find(std::string(accuracy::kFusedAxis)); fused != axes.end() && is_built_in(*harness))
     spec.settings.fused = fused->second == "on";
+  if (const auto images = axes.find(std::string(accuracy::kImagesAxis));
+      images != axes.end() && images->second != "device" && is_built_in(*harness))
+    spec.settings.images = images->second == "nhwc" ? Layout::nhwc : Layout::plain;
   return spec;
 }
 

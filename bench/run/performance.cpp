@@ -202,6 +202,7 @@ std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
     } catch (const Unsupported& reason) {
       return "launch=graph: " + std::string(reason.what());
     }
+  if (auto reason = accuracy::refuses_images(spec)) return reason;
   return refuses_labels(spec);
 }
 
@@ -224,6 +225,7 @@ Harness throughput_harness() {
       .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}},
                {.name = kCastCacheAxis, .values = {"on", "off"}},
                {.name = accuracy::kFusedAxis, .values = {"off", "on"}},
+               accuracy::images_axis(),
                {.name = kLaunchAxis, .values = {"kernels", "graph"}}},
       .metrics = throughput_table(),
       .refuses = refuses_throughput,

@@ -263,6 +263,19 @@ bool ran(const Record& record, const char* operation) {
                      [&](const KernelUse& use) { return use.operation == operation; });
 }
 
+TEST(Images, HaveALayoutThatCanBeChosen) {
+  const std::string net = "convnet/b4_c1_s8_w4/cpu/fp32/";
+  const double usual = at(record_of(net + "error"), "error.nmse", "output").value;
+  for (const char* layout : {"nchw", "nhwc"}) {
+    const Record chosen = record_of(net + "error/images=" + layout);
+    ASSERT_EQ(chosen.status, Status::ok) << chosen.reason;
+    EXPECT_LT(at(chosen, "error.nmse", "output").value, 100 * usual + 1e-13);
+    EXPECT_EQ(record_of(net + "throughput/images=" + layout).status, Status::ok);
+    EXPECT_EQ(record_of(std::string("mlp/b8_i16_h24_o10/cpu/fp32/error/images=") + layout).reason,
+              std::string("images=") + layout + ": the input of mlp/b8_i16_h24_o10 is not a batch of images");
+  }
+}
+
 TEST(Fused, IsTimedInTurnWithSeparateOperations) {
   const std::string mlp = "mlp/b8_i16_h24_o10/cpu/fp32/throughput";
   const Record fused = record_of(mlp + "/fused=on"), separate = record_of(mlp);

@@ -358,6 +358,12 @@ bool CudaDevice::take_back(RecordedGraph& graph) noexcept {
   return usable;
 }
 
+// Tensor cores of half types take nhwc; convolutions of plain images are transposed around them (NVIDIA, Deep Learning
+// Performance, Convolutional Layers, "Tensor Layouts in Memory: NCHW vs NHWC").
+Layout CudaDevice::image_layout(DType dtype) const {
+  return dtype == DType::f16 || dtype == DType::bf16 ? Layout::nhwc : Layout::plain;
+}
+
 void CudaDevice::evict_caches() {
   activate();
   if (!eviction_) {

@@ -43,6 +43,7 @@ class CudaDevice : public Device {
   double time(const std::function<void()>& work) override;
   std::optional<double> time_after_pause(double pause, const std::function<void()>& work) override;
   void evict_caches() override;
+  Layout image_layout(DType dtype) const override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
   std::string lost() override;
   std::optional<DeviceState> state() override;

@@ -117,7 +117,7 @@ void run(CudaDevice& device, const Problem& p, const Tensor& x, const Tensor& w,
 
 // The output inside cuDNN: itself, or a workspace in the working layout that is reordered afterwards.
 Tensor working_output(Device& device, Tensor& out, Layout layout) {
-  return out.layout() == layout ? out : workspace(device, out.shape(), out.dtype(), layout);
+  return has_layout(out, layout) ? out : workspace(device, out.shape(), out.dtype(), layout);
 }
 void deliver(CudaDevice& device, const Tensor& from, const Tensor& to) {
   if (from.data() != to.data()) reorder(device, from, to);

@@ -43,21 +43,27 @@ void activation(Device& device, const Activation<Row>& op) {
 
 template <class Row>
 Refusal activation_backward_refuses(const Device&, const ActivationBackward<Row>& op) {
-  return refuses({&op.kept, &op.dy}, {&op.kept, &op.dy, &op.dx});
+  if (Refusal r = refuses({&op.dy}, {&op.dy})) return r;
+  return refuses({&op.kept}, {&op.kept, &op.dx});
 }
 template <class Row>
 void activation_backward(Device& device, const ActivationBackward<Row>& op) {
   CudaDevice& cuda = on(device);
-  op.dx.materialize(op.dy.layout());
-  launch_activation_backward(cuda.stream(), activations::number_of<Row>(), count(op.kept), array(op.kept), array(op.dy),
+  op.dx.materialize(op.kept.layout());
+  const Tensor dy = in_layout(cuda, op.dy, op.kept.layout());
+  launch_activation_backward(cuda.stream(), activations::number_of<Row>(), count(op.kept), array(op.kept), array(dy),
                              array(op.dx));
 }
 
-Refusal add_refuses(const Device&, const Add& op) { return refuses({&op.a, &op.b}, {&op.a, &op.b, &op.out}); }
+Refusal add_refuses(const Device&, const Add& op) {
+  if (Refusal r = refuses({&op.b}, {&op.b})) return r;
+  return refuses({&op.a}, {&op.a, &op.out});
+}
 void add(Device& device, const Add& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.a.layout());
-  launch_add(cuda.stream(), count(op.a), array(op.a), array(op.b), array(op.out));
+  const Tensor b = in_layout(cuda, op.b, op.a.layout());
+  launch_add(cuda.stream(), count(op.a), array(op.a), array(b), array(op.out));
 }
 
 Refusal scale_refuses(const Device&, const Scale& op) { return refuses({&op.x}, {&op.x, &op.out}); }

@@ -10,6 +10,13 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
+// An image that is read beside another is copied into the layout of that one, if it has the other.
+Refusal refuses_beside(std::initializer_list<const Tensor*> images) {
+  if (Refusal r = not_readable_dtype(images)) return r;
+  if (Refusal r = not_indexable(images)) return r;
+  return not_readable(images);
+}
+
 Refusal refuses_channels(std::initializer_list<const Tensor*> images, std::initializer_list<const Tensor*> inputs,
                          std::initializer_list<const Tensor*> vectors) {
   if (Refusal r = not_readable_dtype(images)) return r;
@@ -65,7 +72,8 @@ void inference(Device& device, const BatchNormInference& op) {
 }
 
 Refusal backward_refuses(const Device&, const BatchNormBackward& op) {
-  return refuses_channels({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.mean, &op.variance},
+  if (Refusal r = refuses_beside({&op.dy})) return r;
+  return refuses_channels({&op.x, &op.dx}, {&op.x, &op.scale, &op.mean, &op.variance},
                           {&op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
 }
 void backward(Device& device, const BatchNormBackward& op) {
@@ -75,13 +83,15 @@ void backward(Device& device, const BatchNormBackward& op) {
   const bool wide = any_f64({&op.x, &op.dy, &op.dx, &op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
   const Channels c = channels(op.x);
   Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
-  const BatchNormBackwardArrays arrays{array(op.x),        array(op.dy), array(op.scale),  array(op.mean),
+  const Tensor dy = in_layout(cuda, op.dy, op.x.layout());
+  const BatchNormBackwardArrays arrays{array(op.x),        array(dy),    array(op.scale),  array(op.mean),
                                        array(op.variance), array(op.dx), array(op.dscale), array(op.dshift)};
   launch_batch_norm_backward(cuda.stream(), c, wide, memory.data(), arrays, op.epsilon);
 }
 
 Refusal inference_backward_refuses(const Device&, const BatchNormInferenceBackward& op) {
-  return refuses_channels({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.running_mean, &op.running_variance},
+  if (Refusal r = refuses_beside({&op.dy})) return r;
+  return refuses_channels({&op.x, &op.dx}, {&op.x, &op.scale, &op.running_mean, &op.running_variance},
                           {&op.scale, &op.running_mean, &op.running_variance, &op.dscale, &op.dshift});
 }
 void inference_backward(Device& device, const BatchNormInferenceBackward& op) {
@@ -92,15 +102,16 @@ void inference_backward(Device& device, const BatchNormInferenceBackward& op) {
       any_f64({&op.x, &op.dy, &op.dx, &op.scale, &op.running_mean, &op.running_variance, &op.dscale, &op.dshift});
   const Channels c = channels(op.x);
   Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
+  const Tensor dy = in_layout(cuda, op.dy, op.x.layout());
   const BatchNormBackwardArrays arrays{
-      array(op.x),  array(op.dy),     array(op.scale), array(op.running_mean), array(op.running_variance),
+      array(op.x),  array(dy),        array(op.scale), array(op.running_mean), array(op.running_variance),
       array(op.dx), array(op.dscale), array(op.dshift)};
   launch_batch_norm_inference_backward(cuda.stream(), c, wide, memory.data(), arrays, op.epsilon);
 }
 
 Refusal fused_refuses(const Device&, const FusedBatchNorm& op) {
-  return refuses_channels({&op.x, &op.addend, &op.out},
-                          {&op.x, &op.addend, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
+  if (Refusal r = refuses_beside({&op.addend})) return r;
+  return refuses_channels({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
                           {&op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
 }
 void fused(Device& device, const FusedBatchNorm& op) {
@@ -113,12 +124,13 @@ void fused(Device& device, const FusedBatchNorm& op) {
   Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
   const BatchNormArrays arrays{array(op.x),    array(op.scale),    array(op.shift),        array(op.out),
                                array(op.mean), array(op.variance), array(op.running_mean), array(op.running_variance)};
-  launch_fused_batch_norm(cuda.stream(), c, wide, memory.data(), arrays, array(op.addend), op.momentum, op.epsilon);
+  const Tensor addend = op.addend.empty() ? Tensor() : in_layout(cuda, op.addend, op.x.layout());
+  launch_fused_batch_norm(cuda.stream(), c, wide, memory.data(), arrays, array(addend), op.momentum, op.epsilon);
 }
 
 Refusal fused_backward_refuses(const Device&, const FusedBatchNormBackward& op) {
-  return refuses_channels({&op.x, &op.kept, &op.dy, &op.dx, &op.daddend},
-                          {&op.x, &op.kept, &op.dy, &op.scale, &op.mean, &op.variance},
+  if (Refusal r = refuses_beside({&op.kept, &op.dy})) return r;
+  return refuses_channels({&op.x, &op.dx, &op.daddend}, {&op.x, &op.scale, &op.mean, &op.variance},
                           {&op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
 }
 void fused_backward(Device& device, const FusedBatchNormBackward& op) {
@@ -130,9 +142,11 @@ void fused_backward(Device& device, const FusedBatchNormBackward& op) {
       {&op.x, &op.kept, &op.dy, &op.dx, &op.daddend, &op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
   const Channels c = channels(op.x);
   Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
-  const BatchNormBackwardArrays arrays{array(op.x),        array(op.dy), array(op.scale),  array(op.mean),
+  const Tensor dy = in_layout(cuda, op.dy, op.x.layout());
+  const BatchNormBackwardArrays arrays{array(op.x),        array(dy),    array(op.scale),  array(op.mean),
                                        array(op.variance), array(op.dx), array(op.dscale), array(op.dshift)};
-  launch_fused_batch_norm_backward(cuda.stream(), c, wide, memory.data(), arrays, array(op.kept), array(op.daddend),
+  const Tensor kept = in_layout(cuda, op.kept, op.x.layout());
+  launch_fused_batch_norm_backward(cuda.stream(), c, wide, memory.data(), arrays, array(kept), array(op.daddend),
                                    op.epsilon);
 }
 

@@ -58,6 +58,10 @@ bool any_f64(std::initializer_list<const Tensor*> tensors) {
   return false;
 }
 
+namespace {
+bool is_image_layout(Layout layout) { return layout == Layout::plain || layout == Layout::nhwc; }
+}  // namespace
+
 Tensor workspace(Device& device, size_t bytes) {
   return workspace(device, Shape{static_cast<int64_t>(bytes)}, DType::u8, Layout::plain);
 }
@@ -78,8 +82,14 @@ void reorder(CudaDevice& device, const Tensor& from, const Tensor& to) {
                  to.layout() == Layout::nhwc, from.data(), const_cast<void*>(to.data()));
 }
 
+bool has_layout(const Tensor& tensor, Layout layout) {
+  const Shape& s = tensor.shape();
+  const bool alike = s.rank() == 4 && (s[1] == 1 || s[2] * s[3] == 1);
+  return tensor.layout() == layout || (alike && is_image_layout(tensor.layout()) && is_image_layout(layout));
+}
+
 Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout) {
-  if (tensor.layout() == layout) return tensor;
+  if (has_layout(tensor, layout)) return tensor;
   const Tensor copy = workspace(device, tensor.shape(), tensor.dtype(), layout);
   reorder(device, tensor, copy);
   return copy;
@@ -138,7 +148,7 @@ Refusal not_alike(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) {
     if (tensor->empty() || tensor->layout() == Layout::any) continue;
     if (!first) first = tensor;
-    if (tensor->layout() != first->layout())
+    if (!has_layout(*tensor, first->layout()))
       return "takes only operands of one layout, not " + std::string(name_of(first->layout())) + " and " +
              std::string(name_of(tensor->layout()));
   }

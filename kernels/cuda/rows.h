@@ -51,6 +51,8 @@ bool any_f64(std::initializer_list<const Tensor*> tensors);
 // keeps the order.
 Tensor workspace(Device& device, size_t bytes);
 Tensor workspace(Device& device, const Shape& shape, DType dtype, Layout layout);
+// Whether its elements are where they are in this layout: of one channel or one pixel they are in the same place in both.
+bool has_layout(const Tensor& tensor, Layout layout);
 // The tensor itself, or a copy in the other layout (plain or nhwc) in workspace.
 Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout);
 void reorder(CudaDevice& device, const Tensor& from, const Tensor& to);

@@ -77,7 +77,7 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
     const Tensor x = as_image(pass, pass.input("batch_norm", x_given));
     const Tensor scale = pass.weight("batch_norm", scale_), shift = pass.weight("batch_norm", shift_);
     const bool adds = !addend_given.empty();
-    const Tensor addend = adds ? in_layout_of(x, as_image(pass, addend_given)) : Tensor();
+    const Tensor addend = adds ? as_image(pass, addend_given) : Tensor();
     const DType norm = pass.output_dtype("batch_norm", x.dtype()), wide = statistics_dtype(x.dtype());
     Tensor y = result(pass, x, adds ? wider(norm, addend.dtype()) : norm, x_given.shape());
     Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
@@ -104,7 +104,7 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
     const TensorSpec of_addend = daddend_given ? saved.take_spec() : TensorSpec{};
     const Tensor y = saved.take(), x = saved.take(), variance = saved.take(), mean = saved.take(), scale = saved.take();
     const TensorSpec given = saved.take_spec();
-    const Tensor dy = in_layout_of(x, as_image(pass, pass.cast(dy_given, y.dtype())));
+    const Tensor dy = as_image(pass, pass.cast(dy_given, y.dtype()));
     Tensor dx = result(pass, x, x.dtype(), given.shape), daddend;
     if (daddend_given) daddend = result(pass, x, of_addend.dtype, of_addend.shape);
     with_gradients(pass, scale, [&](Tensor& dscale, Tensor& dshift) {
@@ -208,14 +208,6 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
   static Tensor as_image(Pass& pass, const Tensor& x) {
     const Shape image = image_shape(x.shape());
     return x.shape() == image ? x : pass.plain(x).reshaped(image);
-  }
-  // Some rows take images of one layout only.
-  static Tensor in_layout_of(const Tensor& model, const Tensor& image) {
-    const Layout layout = model.layout();
-    if (image.layout() == layout || layout == Layout::opaque || image.layout() == Layout::opaque) return image;
-    Tensor copy(image.device(), image.shape(), image.dtype(), layout);
-    run(Reorder{.x = image, .out = copy});
-    return copy;
   }
   // Plain where it is viewed in another shape: another layout would be copied then.
   static Tensor result(Pass& pass, const Tensor& x, DType dtype, const Shape& given) {

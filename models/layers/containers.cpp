@@ -22,7 +22,12 @@ class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
   }
   Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
     const TensorSpec x = saved.take_spec();
-    return pass.cast(pass.plain(dy).reshaped(x.shape), x.dtype);
+    const Tensor dx = pass.cast(pass.plain(dy).reshaped(x.shape), x.dtype);
+    if (x.layout != Layout::nhwc) return dx;
+    // The layers before have images in this layout, and each would convert the gradient.
+    Tensor image = Tensor(pass.device, x.shape, x.dtype, Layout::nhwc);
+    run(Reorder{.x = dx, .out = image});
+    return image;
   }
 };
 

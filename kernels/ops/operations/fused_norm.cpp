@@ -1,5 +1,7 @@
 #include "kernels/ops/operations/fused_norm.h"
 
+#include <cstdint>
+
 #include "kernels/ops/operations/checks.h"
 #include "kernels/ops/operations/window.h"
 
