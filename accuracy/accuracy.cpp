@@ -57,16 +57,8 @@ void expect_fused(const TrialSpec& spec, const KernelLog& log) {
   for (const LoggedKernel& one : log.entries())
     if (one.operation == FusedMatmul::name || one.operation == FusedBatchNorm::name) return;
   throw Unsupported("fused=on: " + spec.subject->id() +
-                    " has neither a product with a bias nor a batch norm in training before ReLU");
-}
-
-Axis images_axis() { return {.name = kImagesAxis, .values = {"device", "nchw", "nhwc"}}; }
-
-std::optional<std::string> refuses_images(const TrialSpec& spec) {
-  const bool has_images = spec.subject->input.rank() == 4 && !row_of(spec.subject->data).has_indices;
-  if (!spec.settings.images || has_images) return {};
-  return "images=" + std::string(spec.settings.images == Layout::nhwc ? "nhwc" : "nchw") + ": the input of " +
-         spec.subject->id() + " is not a batch of images";
+                    " has neither a product with a bias nor a batch norm before ReLU, " +
+                    "in training, that can be one operation under " + std::string(spec.policy->name));
 }
 
 std::optional<std::string> settled_value(const Axis& axis, std::string_view text) {

@@ -49,10 +49,6 @@ struct Expect {
 
 // The axis of `error` and `throughput` for Settings::fused. Case::trial sets it.
 inline constexpr std::string_view kFusedAxis = "fused";
-// The axis of both for Settings::images, likewise: "device", "nchw" or "nhwc". The second gives the reason for a refusal.
-inline constexpr std::string_view kImagesAxis = "images";
-Axis images_axis();
-std::optional<std::string> refuses_images(const TrialSpec& spec);
 // Throws Unsupported for a trial that fuses, but of whose operations in the log none is fused.
 void expect_fused(const TrialSpec& spec, const KernelLog& log);
 

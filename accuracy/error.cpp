@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/images.h"
 #include "accuracy/oracle.h"
 #include "accuracy/reference.h"
 #include "accuracy/stats.h"
@@ -67,6 +68,7 @@ const std::vector<MetricRow>& error_table() {
         {kCancelled, "1", Better::neither, Kind::information,
          "rms reference / largest rms reference of the gradients, where it is below 2^-44: the terms cancel, as for "
          "a bias before batch norm, and the reference is rounding noise. No error relative to it is written"});
+    all.push_back(images_row());
     return with_reference_rows(std::move(all));
   }();
   return rows;
@@ -155,10 +157,12 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
 Findings measure_error(const TrialSpec& spec) {
   std::vector<ComparedTensor> seen;
   const Format* stored = nullptr;
+  FindingsWriter out(error_table());
   {
     Trial trial(spec);
     begin_scaling(trial);
     trial.load_batch(0);
+    write_images(out, trial);
     {
       const KernelLog log;
       const Tensor output = trial.forward();
@@ -174,7 +178,6 @@ Findings measure_error(const TrialSpec& spec) {
     for (const Param* param : trial.params())
       seen.push_back({"gradient/" + param->name, trial.gradient(*param), &format_of(param->grad.dtype()), scale});
   }
-  FindingsWriter out(error_table());
   const auto drawn = reference_of(spec, Inputs::drawn);
   const auto rounded = reference_of(spec, Inputs::rounded);
   const std::map<std::string, double> cancelled = cancelled_gradients(*drawn);

@@ -14,8 +14,7 @@ namespace {
 
 class SoftwareGpuLayouts : public SoftwareGpu {};
 
-// cuDNN's choice of an engine names the layout. A gradient that flattening gives back is put into it too, and the batch norm
-// behind the convolution runs with ReLU if it is asked to.
+// cuDNN's choice of an engine names the layout, also backward, where flattening gives a gradient in NCHW.
 TEST_F(SoftwareGpuLayouts, HalfPrecisionImagesAreChannelsLast) {
   const auto kernels = [&](const std::string& policy, const std::string& axes) {
     const Ran run = ran("", "run --no-probes --case resnet/b2_s8_n1_w4/cuda:0/" + policy + "/error" + axes);
@@ -44,6 +43,10 @@ TEST_F(SoftwareGpuLayouts, HalfPrecisionImagesAreChannelsLast) {
     for (const char* operation : {"conv2d", "conv2d_backward_data", "conv2d_backward_weights"})
       EXPECT_EQ(kernels(policy, axes)[operation], none) << policy << axes << " " << operation;
   EXPECT_EQ(kernels("fp32", "/images=nhwc")["conv2d"], all);
+  // The layout of fp32 where all layers are in it, for equal bits; else that of the layers in half precision.
+  EXPECT_EQ(kernels("fp16+precision=*=fp32", "")["conv2d"], none);
+  EXPECT_EQ(kernels("fp16+precision=conv1=fp32", "")["conv2d"], all);
+  EXPECT_EQ(kernels("fp32+precision=conv1=fp16", "")["conv2d"], all);
 }
 
 }  // namespace

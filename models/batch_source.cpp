@@ -28,10 +28,15 @@ BatchSource::~BatchSource() = default;
 
 bool BatchSource::has_indices() const { return row_of(spec_.subject->data).has_indices; }
 
-// The layout that the device prefers for what the layers compute in, which autocast makes of the batch.
+// nhwc if the device prefers it for the batch as it is stored, or for what the policy, or that of some layers, makes of it.
 Layout BatchSource::layout_of(const Shape& shape, DType dtype) const {
   if (shape.rank() != 4 || !is_floating(dtype)) return Layout::plain;
-  return spec_.settings.images.value_or(device_.image_layout(policy_.low));
+  if (spec_.settings.images) return *spec_.settings.images;
+  const auto prefers_nhwc = [&](DType computed) { return device_.image_layout(computed) == Layout::nhwc; };
+  const auto is_of_all = [](const LayerPolicy& one) { return one.pattern == "*"; };
+  bool nhwc = prefers_nhwc(dtype) || (prefers_nhwc(policy_.low) && std::ranges::none_of(policy_.layers, is_of_all));
+  for (const LayerPolicy& one : policy_.layers) nhwc = nhwc || prefers_nhwc(one.policy->low);
+  return nhwc ? Layout::nhwc : Layout::plain;
 }
 
 Batch BatchSource::draw(std::string_view stream, int64_t number, const Shape& shape) const {

@@ -24,7 +24,8 @@ std::vector<LayerPtr> list(Layers... layers) {
   return all;
 }
 LayerPtr norm(const Init& init, std::string name, int64_t channels, bool affine = true) {
-  return batchnorm(init, std::move(name), channels, {.affine = affine, .drawn_start = true});
+  return batchnorm(init, std::move(name), channels,
+                   {.momentum = 0.25, .epsilon = 1e-3, .affine = affine, .drawn_start = true});
 }
 LayerPtr conv(const Init& init, std::string name, int64_t in, int64_t out) {
   return conv2d(init, std::move(name), in, out, 1, {}, 1, false);
@@ -125,6 +126,28 @@ TEST(FusedNorms, AreSeparateWhereTheOperationIsAnother) {
   EXPECT_EQ(run_layers(plain_chain, kImage, {.training = false}).operations.count("fused_batch_norm"), 0u);
   EXPECT_EQ(run_layers(plain_chain, kImage, {.policy = "keras-mixed-float16"}).operations.count("fused_batch_norm"),
             0u);
+}
+
+// One branch ends in a layer of the other: they run in their order, forward and backward.
+LayerPtr linked(const Init& init) {
+  LayerPtr body =
+      sequential("body", list(side("fork", conv(init, "conv1", 3, 3)), conv(init, "conv2", 3, 3), norm(init, "bn", 3)));
+  LayerPtr shortcut = sequential("shortcut", list(conv(init, "conv3", 3, 3), join("join", "fork", {4, 3, 5, 5}, true)));
+  return sequential("net", list(residual("add", std::move(body), std::move(shortcut)), relu("relu")));
+}
+
+TEST(FusedNorms, RunTheBranchesInTheirOrder) {
+  const Ran fused = run_layers(linked, kImage, {}), separate = run_layers(linked, kImage, {.fuses = false});
+  EXPECT_GT(fused.operations.count("fused_batch_norm"), 0u);
+  expect_alike(fused, separate, 1e-13);
+}
+
+TEST(FusedNorms, ShowTheirResultToTaps) {
+  const Ran fused = run_layers(blocks, kImage, {}), separate = run_layers(blocks, kImage, {.fuses = false});
+  for (const char* seen : {"activation/relu1", "activation/relu2", "activation/relu3", "activation/conv2"})
+    EXPECT_LE(distance(fused.seen.at(seen), separate.seen.at(seen)), 1e-13) << seen;
+  EXPECT_FALSE(fused.seen.contains("activation/bn1")) << "it is not stored";
+  EXPECT_TRUE(separate.seen.contains("activation/bn1"));
 }
 
 }  // namespace

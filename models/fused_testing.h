@@ -18,7 +18,7 @@ namespace halfmark::models {
 
 struct Ran {
   std::vector<double> output, input_gradient;
-  std::map<std::string, std::vector<double>> gradients, states;
+  std::map<std::string, std::vector<double>> gradients, states, seen;  // seen: by taps
   std::multiset<std::string> operations;  // each as often as it ran, also as part of another operation's row
 };
 
@@ -34,12 +34,13 @@ inline Ran run_layers(const std::function<LayerPtr(const Init&)>& make, const Sh
   const LayerPtr layer = make(Init{*device, policy, RandomKey(7)});
   Pass pass(*device, policy, options.training);
   pass.fuses = options.fuses;
+  Ran ran;
+  pass.tap = [&](const std::string& name, const Tensor& tensor) { ran.seen[name] = tensor.values(); };
   const auto tensor = [&](const Shape& shape, uint64_t seed) {
     std::vector<double> values(static_cast<size_t>(shape.elements()));
     for (size_t i = 0; i < values.size(); ++i) values[i] = round_to(kBf16, RandomKey(seed).normal(i));
     return Tensor::from(*device, shape, policy.low, values);
   };
-  Ran ran;
   Saved saved;
   const KernelLog log;
   ran.output = layer->forward(pass, tensor(input, 1), &saved).values();

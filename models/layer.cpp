@@ -148,9 +148,8 @@ void Saved::keep(Tensor tensor) {
   kept_.push_back({std::move(tensor), {}, {}});
 }
 
-void Saved::keep_spec(const Tensor& tensor) {
-  kept_.push_back({{}, {tensor.shape(), tensor.dtype(), tensor.layout()}, {}});
-}
+void Saved::keep_spec(const Tensor& tensor) { keep_spec(TensorSpec{tensor.shape(), tensor.dtype()}); }
+void Saved::keep_spec(TensorSpec form) { kept_.push_back({{}, std::move(form), {}}); }
 
 Saved::Entry Saved::pop() {
   HM_CHECK(!kept_.empty(), "backward asks for more than forward kept");

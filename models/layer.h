@@ -119,11 +119,10 @@ class PolicyScope {
 // The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.
 DType wider(DType a, DType b);
 
-// What is known of a tensor whose values backward does not need.
+// Shape and dtype of a tensor whose values backward does not need.
 struct TensorSpec {
   Shape shape;
   DType dtype;
-  Layout layout;
 };
 
 // What forward keeps for backward: a stack. A tensor of purpose `temporary` is retagged to purpose `saved`; weights,
@@ -132,7 +131,8 @@ class Saved {
  public:
   void keep(Tensor tensor);
   void keep_spec(const Tensor& tensor);  // holds no memory
-  Tensor take();                         // throws Error when the next entry is missing or holds no tensor
+  void keep_spec(TensorSpec form);
+  Tensor take();  // throws Error when the next entry is missing or holds no tensor
   TensorSpec take_spec();
   void keep_key(RandomKey key);  // that of the pass, for a forward that is computed again
   RandomKey take_key();
@@ -165,7 +165,7 @@ class Layer {
   virtual std::vector<State*> states() { return {}; }
   virtual double forward_flops(const Shape& input) const { return (void)input, 0; }  // multiply-adds count two
   virtual Shape output_shape(const Shape& input) const { return input; }
-  // The activation that this layer is, if a product can apply it under the policy of the pass (layers/fusible.h).
+  // The activation that this layer is, if the layer before can apply it under the policy of the pass (layers/fusible.h).
   virtual FusedActivation fused_activation(const Pass& pass) const { return (void)pass, FusedActivation::none; }
   // This layer, if under this pass it can compute a ReLU after it too, and before that, if `adds`, the addition of another
   // branch (layers/fusible.h); else null.

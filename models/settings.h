@@ -41,8 +41,8 @@ struct Settings {
   std::optional<ScalerSpec> scaler;  // instead of the policy's
   // Of labels and indices in a batch. i64 are converted to i32 once in each pass that reads them, because the kernels take i32.
   IndexType indices = IndexType::i32;
-  std::optional<Layout>
-      images;  // plain or nhwc: of a batch of images; empty: as the device prefers. Changes the order of sums
+  // Of a batch of images, plain or nhwc; empty: as the device prefers. Sums have another order.
+  std::optional<Layout> images;
   bool cast_cache = true;  // Pass::caches_casts of a training step; changes no number
   bool fused = false;      // Pass::fuses: numbers differ by roundings
 };

@@ -37,6 +37,7 @@ def scaled(tensor, factor):
     return f"{{ std::vector<double> v = {tensor}.values(); for (double& x : v) x *= {factor}; {tensor}.set_values(v); }}"
 
 
+MOMENTUM = ".momentum = options_.momentum,\n                                       .epsilon"  # of the norm without ReLU
 BIAS_GRADIENT = "    bias_.gradient(pass, w.dtype(), dy);\n"
 
 
@@ -70,9 +71,9 @@ CHANGES = [
     change("bn_epsilon_inference", "epsilon is ten times larger in evaluation mode only",
            (BATCHNORM, ".out = y,\n                             .epsilon = options_.epsilon});",
             ".out = y,\n                             .epsilon = 10 * options_.epsilon});")),
-    change("bn_momentum", "momentum 0.1 is 0.11", (BATCHNORM, ".momentum = options_.momentum,", ".momentum = 1.1 * options_.momentum,")),
+    change("bn_momentum", "momentum 0.1 is 0.11", (BATCHNORM, MOMENTUM, MOMENTUM.replace("= ", "= 1.1 * "))),
     change("bn_momentum_swapped", "the running value keeps the share momentum, not 1 - momentum",
-           (BATCHNORM, ".momentum = options_.momentum,", ".momentum = 1 - options_.momentum,")),
+           (BATCHNORM, MOMENTUM, MOMENTUM.replace("= ", "= 1 - "))),
     change("bn_biased_running_variance", "the running variance is updated with the biased variance",
            (HOST_NORM, "m.values() / (m.values() - 1);", "1;")),
     change("bn_unbiased_normalisation", "the batch is normalised with the unbiased variance",

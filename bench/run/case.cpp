@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "accuracy/images.h"
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
 #include "bench/run/performance.h"

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "accuracy/images.h"
 #include "bench/run/attainable.h"
 #include "bench/run/device_meter.h"
 #include "bench/run/hot_steps.h"
@@ -31,6 +32,7 @@ namespace {
 std::vector<MetricRow> with_others(std::vector<MetricRow> rows) {
   rows.insert(rows.end(), roofline_table().begin(), roofline_table().end());
   rows.insert(rows.end(), device_table().begin(), device_table().end());
+  rows.push_back(accuracy::images_row());
   return rows;
 }
 
@@ -165,6 +167,7 @@ Findings measure_throughput(const TrialSpec& given) {
   if (!emulated) warm_up_device(trial.device(), step);
 
   FindingsWriter out(throughput_table());
+  accuracy::write_images(out, trial);
   const double batch = static_cast<double>(spec.subject->input[0]);
   const bool graph = is_timed_as_graph(spec);
   if (graph && emulated) throw Unsupported("launch=graph: a step with emulated kernels is not timed as a graph");

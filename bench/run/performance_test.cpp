@@ -264,15 +264,20 @@ bool ran(const Record& record, const char* operation) {
 }
 
 TEST(Images, HaveALayoutThatCanBeChosen) {
-  const std::string net = "convnet/b4_c1_s8_w4/cpu/fp32/";
+  const std::string net = "conv2d/b2_c4_o6_s6_k3/cpu/fp32/";
   const double usual = at(record_of(net + "error"), "error.nmse", "output").value;
+  EXPECT_EQ(find(record_of("mlp/b8_i16_h24_o10/cpu/fp32/error"), "images.channels_last", ""), nullptr);
   for (const char* layout : {"nchw", "nhwc"}) {
     const Record chosen = record_of(net + "error/images=" + layout);
     ASSERT_EQ(chosen.status, Status::ok) << chosen.reason;
     EXPECT_LT(at(chosen, "error.nmse", "output").value, 100 * usual + 1e-13);
-    EXPECT_EQ(record_of(net + "throughput/images=" + layout).status, Status::ok);
-    EXPECT_EQ(record_of(std::string("mlp/b8_i16_h24_o10/cpu/fp32/error/images=") + layout).reason,
-              std::string("images=") + layout + ": the input of mlp/b8_i16_h24_o10 is not a batch of images");
+    EXPECT_EQ(at(chosen, "images.channels_last", "").value, std::string(layout) == "nhwc");
+    const Record timed = record_of(net + "throughput/images=" + layout);  // suspect on a busy machine
+    EXPECT_TRUE(timed.status == Status::ok || timed.status == Status::suspect) << timed.reason;
+    EXPECT_EQ(at(timed, "images.channels_last", "").value, std::string(layout) == "nhwc");
+    for (const char* harness : {"error", "throughput"})
+      EXPECT_EQ(record_of(std::string("mlp/b8_i16_h24_o10/cpu/fp32/") + harness + "/images=" + layout).reason,
+                std::string("images=") + layout + ": the input of mlp/b8_i16_h24_o10 is not a batch of images");
   }
 }
 
@@ -304,7 +309,8 @@ TEST(Fused, RefusesASubjectWithoutSuchLayers) {
     EXPECT_EQ(record.status, Status::skipped);
     EXPECT_EQ(
         record.reason,
-        "fused=on: batchnorm2d/b4_c3_s4 has neither a product with a bias nor a batch norm in training before ReLU");
+        "fused=on: batchnorm2d/b4_c3_s4 has neither a product with a bias nor a batch norm before ReLU, in training, "
+        "that can be one operation under fp32");
   }
 }
 

@@ -233,6 +233,106 @@ TEST_F(ChannelRows, AMeanFarFromZeroAndAnUnlikeImageCostNoAccuracy) {
   }
 }
 
+// As PyTorch's relu, forward and backward.
+TEST_F(ChannelRows, ANanPassesBatchNormWithRelu) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  channels = 1;
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const Shape shape{1, 1, 2, 4};
+    const Tensor x = Tensor::from(gpu(), shape, dtype, Values{-1, 1, -1, 1, -1, 1, -1, 1}),
+                 addend = Tensor::from(gpu(), shape, dtype, Values{nan, 0.5, 0.25, 0, 4, -4, 2, -2}),
+                 scale = vector(Values{1}), shift = vector(Values{0});
+    Tensor y(gpu(), shape, dtype), mean = vector(), variance = vector(), running_mean = vector(),
+                                   running_variance = vector(), dx(gpu(), shape, dtype), daddend(gpu(), shape, dtype),
+                                   dscale = vector(), dshift = vector();
+    run(FusedBatchNorm{.x = x,
+                       .addend = addend,
+                       .scale = scale,
+                       .shift = shift,
+                       .out = y,
+                       .mean = mean,
+                       .variance = variance,
+                       .running_mean = running_mean,
+                       .running_variance = running_variance,
+                       .epsilon = 0});
+    const Values result = y.values();
+    EXPECT_TRUE(std::isnan(result[0])) << name_of(dtype);
+    EXPECT_EQ(Values(result.begin() + 1, result.end()), (Values{1.5, 0, 1, 3, 0, 1, 0})) << name_of(dtype);
+    const Tensor dy = Tensor::from(gpu(), shape, dtype, Values{1, 2, 4, 8, 16, 32, 64, 128});
+    run(FusedBatchNormBackward{.x = x,
+                               .kept = y,
+                               .dy = dy,
+                               .scale = scale,
+                               .mean = mean,
+                               .variance = variance,
+                               .dx = dx,
+                               .daddend = daddend,
+                               .dscale = dscale,
+                               .dshift = dshift,
+                               .epsilon = 0});
+    EXPECT_EQ(daddend.values(), (Values{1, 2, 0, 8, 16, 0, 64, 0})) << name_of(dtype);
+    EXPECT_EQ(dshift.values()[0], 91) << name_of(dtype);
+  }
+}
+
+// The second image of an operation may have the other layout: the same bits.
+TEST_F(ChannelRows, ASecondImageMayHaveTheOtherLayout) {
+  const Shape shape{2, 6, 5, 7};
+  channels = 6;
+  const Values xv = image(shape, 1, 0, 0), yv = image(shape, 2, 0, 0), zv = image(shape, 3, 0, 0);
+  const Tensor scale = vector(Values(6, 0.75)), shift = vector(Values(6, 0.25)), mean = vector(Values(6, 0.125)),
+               variance = vector(Values(6, 0.5));
+  const auto results = [&](Layout first, Layout second) {
+    const Tensor x = Tensor::from(gpu(), shape, DType::f16, xv, first),
+                 y = Tensor::from(gpu(), shape, DType::f16, yv, second),
+                 kept = Tensor::from(gpu(), shape, DType::f16, zv, second);
+    std::vector<Values> all;
+    const auto fresh = [&] { return Tensor(gpu(), shape, DType::f16, Layout::any); };
+    Tensor sum = fresh(), relu = fresh(), dx = fresh(), constant = fresh(), fused = fresh(), fused_dx = fresh(),
+           daddend = fresh(), a = vector(), b = vector(), c = vector(), d = vector();
+    run(Add{.a = x, .b = y, .out = sum});
+    run(ActivationBackward<activations::Relu>{.kept = x, .dy = y, .dx = relu});
+    run(BatchNormBackward{
+        .x = x, .dy = y, .scale = scale, .mean = mean, .variance = variance, .dx = dx, .dscale = a, .dshift = b});
+    all.push_back(a.values()), all.push_back(b.values());
+    run(BatchNormInferenceBackward{.x = x,
+                                   .dy = y,
+                                   .scale = scale,
+                                   .running_mean = mean,
+                                   .running_variance = variance,
+                                   .dx = constant,
+                                   .dscale = a,
+                                   .dshift = b});
+    run(FusedBatchNorm{.x = x,
+                       .addend = y,
+                       .scale = scale,
+                       .shift = shift,
+                       .out = fused,
+                       .mean = a,
+                       .variance = b,
+                       .running_mean = c,
+                       .running_variance = d});
+    run(FusedBatchNormBackward{.x = x,
+                               .kept = kept,
+                               .dy = y,
+                               .scale = scale,
+                               .mean = mean,
+                               .variance = variance,
+                               .dx = fused_dx,
+                               .daddend = daddend,
+                               .dscale = a,
+                               .dshift = b});
+    all.push_back(a.values()), all.push_back(b.values());
+    for (const Tensor* one : {&sum, &relu, &dx, &constant, &fused, &fused_dx, &daddend}) {
+      EXPECT_EQ(one->layout(), first);
+      all.push_back(one->values());
+    }
+    return all;
+  };
+  for (const Layout layout : {Layout::plain, Layout::nhwc})
+    EXPECT_EQ(results(layout, layout == Layout::plain ? Layout::nhwc : Layout::plain), results(layout, layout));
+}
+
 TEST_F(ChannelRows, InfinitiesStayInTheirChannel) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const Layout layout : {Layout::plain, Layout::nhwc})

@@ -35,7 +35,7 @@ Refusal max_backward_refuses(const Device&, const MaxPool2dBackward& op) {
 }
 void max_backward(Device& device, const MaxPool2dBackward& op) {
   CudaDevice& cuda = on(device);
-  op.dx.materialize(op.dy.layout());
+  op.dx.materialize(op.indices.layout());  // that of forward's image
   launch_max_pool_backward(cuda.stream(), image(op.dy), image(op.dx), window_args(op.window, op.kernel_h, op.kernel_w),
                            array(op.dy), codes(op.indices), last(op.indices), array(op.dx));
 }

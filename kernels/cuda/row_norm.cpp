@@ -49,8 +49,7 @@ void normalize(Device& device, const NormalizeRows& op) {
 
 Refusal normalize_backward_refuses(const Device&, const NormalizeRowsBackward& op) {
   if (Refusal r = not_readable({&op.x, &op.dy})) return r;
-  if (Refusal r = refuses_norm({&op.dy}, {})) return r;
-  return refuses_norm({&op.x, &op.dx}, {&op.scale, &op.mean, &op.inverse, &op.dscale, &op.dshift});
+  return refuses_norm({&op.x, &op.dy, &op.dx}, {&op.scale, &op.mean, &op.inverse, &op.dscale, &op.dshift});
 }
 void normalize_backward(Device& device, const NormalizeRowsBackward& op) {
   CudaDevice& cuda = on(device);
@@ -60,9 +59,8 @@ void normalize_backward(Device& device, const NormalizeRowsBackward& op) {
   const bool wide = any_f64({&op.x, &op.dy, &op.dx, &op.scale, &op.mean, &op.inverse, &op.dscale, &op.dshift});
   const RowNormForm form = form_of(op, {&op.dshift, &op.dscale, &op.scale});
   Tensor memory = workspace(cuda, entry_scratch_elements(form, rows_of(op)) * (wide ? 8 : 4));
-  const Tensor dy = in_layout(cuda, op.dy, op.x.layout());
   launch_normalize_rows_backward(cuda.stream(), rows_of(op), form, wide, memory.data(),
-                                 {array(op.x), array(dy), array(op.scale), array(op.mean), array(op.inverse),
+                                 {array(op.x), array(op.dy), array(op.scale), array(op.mean), array(op.inverse),
                                   array(op.dx), array(op.dscale), array(op.dshift)});
 }
 

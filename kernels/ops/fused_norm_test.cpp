@@ -121,6 +121,19 @@ TEST(FusedNorm, TheGradientPassesWhereTheResultIsNotZero) {
   });
 }
 
+TEST(FusedNorm, TheResultMayReplaceTheAddend) {
+  each_taking_row<FusedBatchNorm>([](Device& device, const Kernel<FusedBatchNorm>& row) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      NormOperands of{device, {2, 1, 1, 2}, dtype};
+      of.x = numbers(device, of.shape, dtype, {-1, 1, -1, 1});
+      of.out = numbers(device, of.shape, dtype, {2, 0.5, 0.25, -3}), of.addend = of.out;
+      if (row.refuses(device, of.op())) continue;
+      run_with(row, of.op());
+      EXPECT_EQ(of.out.values(), (std::vector<double>{1, 1.5, 0, 0})) << name_of(dtype);
+    }
+  });
+}
+
 // As the rows do whose operands share memory: dx over dy, and the gradient of the addend over dy.
 TEST(FusedNorm, AGradientMayReplaceThatOfTheResult) {
   each_taking_row<FusedBatchNormBackward>([](Device& device, const Kernel<FusedBatchNormBackward>& row) {

@@ -65,21 +65,20 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
     const bool is_plain = !options_.frozen && !options_.accumulate && !casts_layer_inputs(pass.policy());
     if (!pass.fuses || !pass.training || !is_plain) return nullptr;
     // Separate layers would cast what they get.
-    for (const DType dtype : {pass.policy().low, DType::f32})
-      for (const char* operation : {"relu", "add"}) {
-        if (operation == std::string_view("add") && !adds) continue;
-        if (pass.input_dtype(operation, dtype) != dtype || pass.output_dtype(operation, dtype) != dtype) return nullptr;
-      }
-    return this;
+    const auto keeps = [&](const char* operation) {
+      const DType low = pass.policy().low;
+      return pass.input_dtype(operation, low) == low && pass.input_dtype(operation, DType::f32) == DType::f32 &&
+             pass.output_dtype(operation, low) == low;
+    };
+    return keeps("relu") && (!adds || keeps("add")) ? this : nullptr;
   }
 
-  Tensor forward_with_relu(Pass& pass, const Tensor& x_given, const Tensor& addend_given, Saved* saved) override {
+  Tensor forward_with_relu(Pass& pass, const Tensor& x_given, const RunBranch& branch, Saved* saved) override {
     const Tensor x = as_image(pass, pass.input("batch_norm", x_given));
     const Tensor scale = pass.weight("batch_norm", scale_), shift = pass.weight("batch_norm", shift_);
-    const bool adds = !addend_given.empty();
-    const Tensor addend = adds ? as_image(pass, addend_given) : Tensor();
+    const Tensor addend_given = branch ? branch() : Tensor(), addend = branch ? as_image(pass, addend_given) : Tensor();
     const DType norm = pass.output_dtype("batch_norm", x.dtype()), wide = statistics_dtype(x.dtype());
-    Tensor y = result(pass, x, adds ? wider(norm, addend.dtype()) : norm, x_given.shape());
+    Tensor y = result(pass, x, branch ? wider(norm, addend.dtype()) : norm, x_given.shape());
     Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
     run(FusedBatchNorm{.x = x,
                        .addend = addend,
@@ -93,20 +92,20 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
                        .momentum = options_.momentum,
                        .epsilon = options_.epsilon});
     if (saved) {
-      saved->keep_spec(x_given), saved->keep(scale), saved->keep(mean), saved->keep(variance), saved->keep(x);
-      saved->keep(y);
-      if (adds) saved->keep_spec(addend_given);
+      saved->keep_spec(x_given), saved->keep(scale), saved->keep(mean), saved->keep(variance);
+      saved->keep(x), saved->keep(y);
+      if (branch) saved->keep_spec(addend_given);
     }
     return as_given(pass, y, x_given.shape());
   }
 
-  Tensor backward_with_relu(Pass& pass, const Tensor& dy_given, Saved& saved, Tensor* daddend_given) override {
-    const TensorSpec of_addend = daddend_given ? saved.take_spec() : TensorSpec{};
-    const Tensor y = saved.take(), x = saved.take(), variance = saved.take(), mean = saved.take(), scale = saved.take();
+  Tensor backward_with_relu(Pass& pass, Tensor dy_given, Saved& saved, const RunBranchBackward& branch) override {
+    const TensorSpec of_addend = branch ? saved.take_spec() : TensorSpec{};
+    Tensor y = saved.take(), x = saved.take();
+    const Tensor variance = saved.take(), mean = saved.take(), scale = saved.take();
     const TensorSpec given = saved.take_spec();
-    const Tensor dy = as_image(pass, pass.cast(dy_given, y.dtype()));
-    Tensor dx = result(pass, x, x.dtype(), given.shape), daddend;
-    if (daddend_given) daddend = result(pass, x, of_addend.dtype, of_addend.shape);
+    Tensor dy = as_image(pass, pass.cast(dy_given, y.dtype())), dx = result(pass, x, x.dtype(), given.shape), daddend;
+    if (branch) daddend = result(pass, x, of_addend.dtype, of_addend.shape);
     with_gradients(pass, scale, [&](Tensor& dscale, Tensor& dshift) {
       run(FusedBatchNormBackward{.x = x,
                                  .kept = y,
@@ -120,8 +119,11 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
                                  .dshift = dshift,
                                  .epsilon = options_.epsilon});
     });
-    if (daddend_given) *daddend_given = as_given(pass, daddend, of_addend.shape);
-    return pass.cast(as_given(pass, dx, given.shape), given.dtype);
+    dx = pass.cast(as_given(pass, dx, given.shape), given.dtype);
+    if (!branch) return dx;
+    dy_given = dy = x = y = {};  // the branch needs their memory
+    branch(as_given(pass, std::exchange(daddend, {}), of_addend.shape));
+    return dx;
   }
 
  private:

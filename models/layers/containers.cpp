@@ -22,12 +22,7 @@ class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
   }
   Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
     const TensorSpec x = saved.take_spec();
-    const Tensor dx = pass.cast(pass.plain(dy).reshaped(x.shape), x.dtype);
-    if (x.layout != Layout::nhwc) return dx;
-    // The layers before have images in this layout, and each would convert the gradient.
-    Tensor image = Tensor(pass.device, x.shape, x.dtype, Layout::nhwc);
-    run(Reorder{.x = dx, .out = image});
-    return image;
+    return pass.cast(pass.plain(dy).reshaped(x.shape), x.dtype);
   }
 };
 
@@ -47,13 +42,14 @@ class Sequential : public Layer, public FusibleNorm {
   FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
     return !layers_.empty() && layers_.back()->fusible_norm(pass, adds) ? this : nullptr;
   }
-  Tensor forward_with_relu(Pass& pass, const Tensor& x, const Tensor& addend, Saved* saved) override {
+  Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& branch, Saved* saved) override {
     const Tensor y = forward_until(layers_.size() - 1, pass, x, saved);
-    return layers_.back()->fusible_norm(pass, !addend.empty())->forward_with_relu(pass, y, addend, saved);
+    return layers_.back()->fusible_norm(pass, branch != nullptr)->forward_with_relu(pass, y, branch, saved);
   }
-  Tensor backward_with_relu(Pass& pass, const Tensor& dy, Saved& saved, Tensor* daddend) override {
-    FusibleNorm* last = layers_.back()->fusible_norm(pass, daddend != nullptr);
-    return backward_from(layers_.size() - 1, pass, last->backward_with_relu(pass, dy, saved, daddend), saved);
+  Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward& branch) override {
+    FusibleNorm* last = layers_.back()->fusible_norm(pass, branch != nullptr);
+    Tensor dx = last->backward_with_relu(pass, std::move(dy), saved, branch);
+    return backward_from(layers_.size() - 1, pass, std::move(dx), saved);
   }
   std::vector<Param*> params() override {
     return all<Param>([](Layer& layer) { return layer.params(); });
@@ -84,7 +80,7 @@ class Sequential : public Layer, public FusibleNorm {
         continue;
       }
       if (norm)
-        y = norm->forward_with_relu(pass, y, {}, saved);
+        y = norm->forward_with_relu(pass, y, nullptr, saved);
       else
         y = linear_at(pass, i)->forward_activated(pass, y, saved, f, linear_at(pass, i + 2) != nullptr);
       ++i;
@@ -92,12 +88,11 @@ class Sequential : public Layer, public FusibleNorm {
     }
     return y;
   }
-  Tensor backward_from(size_t end, Pass& pass, const Tensor& dy, Saved& saved) {
-    Tensor dx = dy;
+  Tensor backward_from(size_t end, Pass& pass, Tensor dx, Saved& saved) {
     bool has_bias_gradient = false;  // of the layer whose turn it is: computed with the layer after it
     for (size_t i = end; i-- > 0;) {
       if (FusibleNorm* norm = i >= 1 ? norm_before_relu(pass, i - 1) : nullptr) {
-        dx = norm->backward_with_relu(pass, dx, saved, nullptr);
+        dx = norm->backward_with_relu(pass, std::move(dx), saved, nullptr);
         --i;  // the norm is done too
         continue;
       }
@@ -177,19 +172,30 @@ class Residual : public Layer,
   FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
     return !adds && body_->fusible_norm(pass, true) ? this : nullptr;
   }
-  Tensor forward_with_relu(Pass& pass, const Tensor& x, const Tensor& addend, Saved* saved) override {
-    HM_CHECK(addend.empty(), "residual '" + name() + "' adds nothing but its own branches");
-    const Tensor b = shortcut_ ? shortcut_->forward(pass, x, saved) : x;
-    if (saved) saved->keep_spec(x), saved->keep_spec(b);
-    return body_->fusible_norm(pass, true)->forward_with_relu(pass, x, b, saved);
+  Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& other, Saved* saved) override {
+    HM_CHECK(!other, "residual '" + name() + "' adds nothing but its own branches");
+    TensorSpec b;
+    const auto shortcut = [&] {
+      Tensor result = shortcut_ ? shortcut_->forward(pass, x, saved) : x;
+      b = {result.shape(), result.dtype()};
+      return result;
+    };
+    Tensor y = body_->fusible_norm(pass, true)->forward_with_relu(pass, x, shortcut, saved);
+    if (saved) saved->keep_spec({x.shape(), x.dtype()}), saved->keep_spec(b);
+    return y;
   }
-  Tensor backward_with_relu(Pass& pass, const Tensor& dy, Saved& saved, Tensor*) override {
-    Tensor through_shortcut;
-    const Tensor through_body = body_->fusible_norm(pass, true)->backward_with_relu(pass, dy, saved, &through_shortcut);
+  Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward&) override {
     const TensorSpec b = saved.take_spec(), x = saved.take_spec();
-    through_shortcut = pass.cast(through_shortcut, b.dtype);
-    if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
-    return pass.cast(pass.sum(through_body, through_shortcut), x.dtype);
+    Tensor through_shortcut;
+    const auto shortcut = [&](Tensor db) {
+      through_shortcut = pass.cast(db, b.dtype);
+      db = {};
+      if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
+    };
+    const Tensor through_body =
+        body_->fusible_norm(pass, true)->backward_with_relu(pass, std::move(dy), saved, shortcut);
+    const Tensor dx = pass.sum(through_body, through_shortcut);
+    return pass.cast(dx, x.dtype);
   }
 
   std::vector<Param*> params() override {

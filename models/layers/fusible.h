@@ -32,14 +32,16 @@ class FusibleLinear {
 };
 
 // A batch norm, or a container that ends with one, and the ReLU after it as one operation. A residual container gives the
-// other branch to the norm, which adds it. Taps see neither the argument of ReLU nor the gradients on both sides of it.
+// norm its other branch, which the norm adds. Taps see neither the argument of ReLU nor the gradients on both sides of it.
 class FusibleNorm {
  public:
+  using RunBranch = std::function<Tensor()>;
+  using RunBranchBackward = std::function<void(Tensor)>;
   virtual ~FusibleNorm() = default;
-  // max(0, the layer's result + addend); an empty addend: none.
-  virtual Tensor forward_with_relu(Pass& pass, const Tensor& x, const Tensor& addend, Saved* saved) = 0;
-  // The gradient of x from that of the result; `daddend` gets that of the addend, null without one.
-  virtual Tensor backward_with_relu(Pass& pass, const Tensor& dy, Saved& saved, Tensor* daddend) = 0;
+  // max(0, the layer's result + what the branch gives, which runs before the norm); null: nothing is added.
+  virtual Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& branch, Saved* saved) = 0;
+  // The gradient of x from that of the result. The branch gets its own after the norm, before the layers in front of that.
+  virtual Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward& branch) = 0;
 };
 
 }  // namespace halfmark::models

@@ -56,7 +56,10 @@ void run_forward(Device&, const FusedBatchNorm& op) {
   }
   const PurposeScope scope(Purpose::workspace);
   Tensor norm = op.out;
-  if (!stores_norm_in_out(op)) norm = Tensor(op.out.device(), op.out.shape(), DType::f32, Layout::any);
+  if (!stores_norm_in_out(op))
+    norm = Tensor(op.out.device(), op.out.shape(), DType::f32, Layout::any);
+  else if (op.out.layout() != Layout::any && op.out.id() == op.addend.id())
+    norm = Tensor(op.out.device(), op.out.shape(), op.out.dtype(), Layout::any);
   run(op.norm(norm));
   // A library's layout is that of one dtype.
   const bool alike = norm.dtype() == op.addend.dtype() && norm.dtype() == op.out.dtype();

@@ -75,11 +75,8 @@ struct SgdLayouts {
   Layout gradient;
 };
 
-enum class AddendForm : uint8_t {
-  none,
-  alike,
-  wide
-};  // what is added between batch norm and ReLU; wide: to a wider result
+// What is added between batch norm and ReLU; `wide`: to a wider result.
+enum class AddendForm : uint8_t { none, alike, wide };
 
 struct UpdateForm {  // of an optimizer's step
   Storage storage = Storage::nearest;

@@ -9,7 +9,8 @@
 
 namespace halfmark::kernels {
 
-// Training batch norm, then out = max(0, normalised x + addend). A NaN stays NaN. Statistics as of BatchNorm.
+// Training batch norm, then out = max(0, normalised x + addend). A NaN stays NaN. Statistics as of BatchNorm. out may be
+// written over the addend.
 struct FusedBatchNorm {
   static constexpr std::string_view name = "fused_batch_norm";
   const Tensor& x;       // [n, c, h, w]
