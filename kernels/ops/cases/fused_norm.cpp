@@ -12,7 +12,7 @@ namespace halfmark::kernels::ops_cases {
 
 namespace {
 
-constexpr double kEpsilon = 1e-3;
+constexpr double kNormEpsilon = 1e-3;
 
 std::string addend_text(AddendForm form) {
   switch (form) {
@@ -75,7 +75,7 @@ void Cases<FusedBatchNorm>::each(const CaseRequest& request, const RunCase<Fused
                             .running_mean = running_mean,
                             .running_variance = running_variance,
                             .momentum = 0.25,
-                            .epsilon = kEpsilon};
+                            .epsilon = kNormEpsilon};
     run_case(name, op, [&](CaseResult& result) {
       const Format& format = wide_format(x.dtype());
       const Channels channels(shape);
@@ -93,7 +93,7 @@ void Cases<FusedBatchNorm>::each(const CaseRequest& request, const RunCase<Fused
         rv.push_back(0.75 * variance_before[ch] + 0.25 * unbiased);
         rm_slack.push_back(s.mean_slack + gamma(4, format) * (std::fabs(mean_before[ch]) + std::fabs(s.mean)));
         rv_slack.push_back(2 * s.variance_slack + gamma(6, format) * (variance_before[ch] + 2 * s.variance));
-        const double inverse = 1 / std::sqrt(s.variance + kEpsilon);
+        const double inverse = 1 / std::sqrt(s.variance + kNormEpsilon);
         channels.each(ch, [&](size_t i) {
           const double norm = sv[ch] * (xv[i] - s.mean) * inverse + bv[ch];
           y[i] = std::max(0.0, norm + av[i]);
@@ -144,7 +144,7 @@ void Cases<FusedBatchNormBackward>::each(const CaseRequest& request, const RunCa
                                     .daddend = daddend,
                                     .dscale = dscale,
                                     .dshift = dshift,
-                                    .epsilon = kEpsilon};
+                                    .epsilon = kNormEpsilon};
     run_case(name, op, [&](CaseResult& result) {
       const std::vector<double> xv = x.values(), kv = kept.values();
       const std::vector<double> sv = scale.values(), mv = mean.values(), vv = variance.values();
@@ -153,7 +153,7 @@ void Cases<FusedBatchNormBackward>::each(const CaseRequest& request, const RunCa
         if (kv[i] <= 0) g[i] = 0;
       const double m = channels.count(), rounding = gamma(m + 10, format);
       for (size_t ch = 0; ch < channels.c; ++ch) {
-        const double inverse = 1 / std::sqrt(vv[ch] + kEpsilon);
+        const double inverse = 1 / std::sqrt(vv[ch] + kNormEpsilon);
         double sum = 0, sum_magnitude = 0, product = 0, product_magnitude = 0;
         channels.each(ch, [&](size_t i) {
           sum += g[i], sum_magnitude += std::fabs(g[i]);
