@@ -142,6 +142,19 @@ TEST(FusedNorms, RunTheBranchesInTheirOrder) {
   expect_alike(fused, separate, 1e-13);
 }
 
+// The shortcut runs the norm at the end of the body: its running statistics get the body's batch first.
+LayerPtr shared_norm(const Init& init) {
+  LayerPtr first = norm(init, "bn", 3);
+  LayerPtr shortcut = sequential("shortcut", list(conv(init, "conv2", 3, 3), again("again", *first)));
+  LayerPtr body = sequential("body", list(conv(init, "conv1", 3, 3), std::move(first)));
+  return sequential("net", list(residual("add", std::move(body), std::move(shortcut)), relu("relu")));
+}
+
+TEST(FusedNorms, KeepTheOrderOfTheirStatistics) {
+  const Ran fused = run_layers(shared_norm, kImage, {}), separate = run_layers(shared_norm, kImage, {.fuses = false});
+  expect_alike(fused, separate, 1e-13);
+}
+
 TEST(FusedNorms, ShowTheirResultToTaps) {
   const Ran fused = run_layers(blocks, kImage, {}), separate = run_layers(blocks, kImage, {.fuses = false});
   for (const char* seen : {"activation/relu1", "activation/relu2", "activation/relu3", "activation/conv2"})

@@ -59,6 +59,15 @@ TEST(FusedLayers, LeaveTheOperationsThatTheyReplaceOut) {
   EXPECT_EQ(unbiased.operations.count("fused_matmul"), 0u);
 }
 
+// Keras casts the input of each layer, which has a backward of its own.
+TEST(FusedLayers, AreSeparateUnderKeras) {
+  const Ran fused = run_chain("relu", {5, 9, 3}, false, true, "keras-mixed-float16"),
+            separate = run_chain("relu", {5, 9, 3}, false, false, "keras-mixed-float16");
+  EXPECT_EQ(fused.output, separate.output);
+  EXPECT_EQ(fused.gradients, separate.gradients);
+  EXPECT_EQ(fused.operations, separate.operations);
+}
+
 TEST(FusedLayers, RoundOnce) {
   const Ran exact = run_chain("relu", {64, 48}, true, false, "fp64");
   const double fused = distance(run_chain("relu", {64, 48}, true, true, "bf16").output, exact.output),

@@ -172,9 +172,13 @@ class Layer {
   virtual FusibleNorm* fusible_norm(const Pass& pass, bool adds) { return (void)pass, (void)adds, nullptr; }
 
   const std::string& name() const { return name_; }
+  // Whether another place of the model runs this layer too, with its state.
+  bool runs_again() const { return runs_again_; }
+  void set_runs_again() { runs_again_ = true; }
 
  private:
   std::string name_;
+  bool runs_again_ = false;
 };
 using LayerPtr = std::unique_ptr<Layer>;
 

@@ -29,11 +29,11 @@ class Hash {
   uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
-// Families of information about times, which differ from run to run.
-bool is_about_timing(std::string_view metric) {
+// Families of information about times, which differ from run to run, and about how the batch was stored.
+bool is_no_result(std::string_view metric) {
   const std::string_view family = metric.substr(0, metric.find('.'));
   return family == "timing" || family == "speedup" || family == "contention" || family == "data" ||
-         family == "roofline" || family == "device";
+         family == "roofline" || family == "device" || family == "images";
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ std::string fingerprint_of(const Findings& findings) {
   Hash hash;
   for (const Measurement& m : findings.measurements) {
     // The numbers of the fp64 reference are the same for every policy and no result of the case.
-    if (m.kind == Kind::sampled || is_about_timing(m.metric) || m.metric.starts_with("reference.")) continue;
+    if (m.kind == Kind::sampled || is_no_result(m.metric) || m.metric.starts_with("reference.")) continue;
     hash.add(m.metric), hash.add(m.at), hash.add(m.value);
   }
   for (const Series& s : findings.series) {

@@ -8,8 +8,8 @@
 
 namespace halfmark::bench {
 
-// Hashes every number and curve except sampled ones (times) and those of the fp64 reference, which is no result of the
-// case. All NaNs are equal; -0 and +0 differ.
+// Hashes every number and curve except sampled ones (times), the layout of the batch, and those of the fp64 reference, which is
+// no result of the case. All NaNs are equal; -0 and +0 differ.
 std::string fingerprint_of(const Findings& findings);
 
 }  // namespace halfmark::bench

@@ -63,7 +63,8 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
 
   FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
     const bool is_plain = !options_.frozen && !options_.accumulate && !casts_layer_inputs(pass.policy());
-    if (!pass.fuses || !pass.training || !is_plain) return nullptr;
+    // A branch that is added runs before the norm; if it runs the norm too, the running statistics have to follow the order.
+    if (!pass.fuses || !pass.training || !is_plain || (adds && runs_again())) return nullptr;
     // Separate layers would cast what they get.
     const auto keeps = [&](const char* operation) {
       const DType low = pass.policy().low;

@@ -123,7 +123,9 @@ class Linear : public TappedLayer, public FusibleLinear {
     return pass.cast(dx, x.dtype);
   }
 
-  bool can_fuse(const Pass& pass) const override { return pass.fuses && !bias_.is_none() && !pass.policy().products; }
+  bool can_fuse(const Pass& pass) const override {
+    return pass.fuses && !bias_.is_none() && !pass.policy().products && !casts_layer_inputs(pass.policy());
+  }
 
   void bias_gradient_by(Pass& pass, DType computed, const std::function<void(Tensor&)>& compute) override {
     bias_.gradient_by(pass, computed, compute);

@@ -13,7 +13,7 @@ namespace {
 
 class Again : public Layer {  // the tap sees the tensors under the name of the layer that runs again
  public:
-  Again(std::string name, Layer& layer) : Layer(std::move(name)), layer_(layer) {}
+  Again(std::string name, Layer& layer) : Layer(std::move(name)), layer_(layer) { layer.set_runs_again(); }
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override { return layer_.forward(pass, x, saved); }
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override { return layer_.backward(pass, dy, saved); }
   double forward_flops(const Shape& input) const override { return layer_.forward_flops(input); }
