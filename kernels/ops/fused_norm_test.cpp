@@ -71,7 +71,8 @@ TEST(FusedNorm, ANanOfTheAddendStaysOne) {
   });
 }
 
-// The norm of x is 1 + 2^-8 + ..., which bf16 has not, in front of an addend of 2^-8: 1 + 2^-7 in one rounding, in two 1.
+// The norm of x is 1 + 2^-8, halfway between two numbers of bf16. With the addend 2^-8 the sum is 1 + 2^-7; if the norm is
+// rounded before, to 1, it is 1.
 TEST(FusedNorm, TheSumIsRoundedOnce) {
   const auto operands = [](Device& device) {
     NormOperands of{device, {2, 1, 1, 2}, DType::bf16};

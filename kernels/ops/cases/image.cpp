@@ -110,6 +110,34 @@ void Cases<BatchNormInference>::each(const CaseRequest& request, const RunCase<B
   });
 }
 
+void expect_batch_norm_gradients(CaseResult& result, const BatchNormBackward& op, const std::vector<double>& g) {
+  const Format& format = wide_format(op.x.dtype());
+  const Channels channels(op.x.shape());
+  const std::vector<double> x = op.x.values(), scale = op.scale.values(), mean = op.mean.values(),
+                            variance = op.variance.values();
+  std::vector<double> dx(x.size()), dx_slack(x.size()), ds, ds_slack, db, db_slack;
+  const double m = channels.count(), rounding = gamma(m + 10, format);
+  for (size_t c = 0; c < channels.c; ++c) {
+    const double inverse = 1 / std::sqrt(variance[c] + op.epsilon);
+    double sum = 0, sum_magnitude = 0, product = 0, product_magnitude = 0;
+    channels.each(c, [&](size_t i) {
+      sum += g[i], sum_magnitude += std::fabs(g[i]);
+      product += g[i] * (x[i] - mean[c]) * inverse;
+      product_magnitude += std::fabs(g[i]) * (std::fabs(x[i]) + std::fabs(mean[c])) * inverse;
+    });
+    db.push_back(sum), db_slack.push_back(rounding * sum_magnitude);
+    ds.push_back(product), ds_slack.push_back(rounding * product_magnitude);
+    channels.each(c, [&](size_t i) {
+      const double hat = (x[i] - mean[c]) * inverse, hat_magnitude = (std::fabs(x[i]) + std::fabs(mean[c])) * inverse;
+      dx[i] = scale[c] * inverse * (g[i] - sum / m - hat * product / m);
+      dx_slack[i] = rounding * std::fabs(scale[c]) * inverse *
+                    (std::fabs(g[i]) + sum_magnitude / m + hat_magnitude * product_magnitude / m);
+    });
+  }
+  result.expect_close(op.dx, dx, dx_slack, "dx");
+  result.expect_close(op.dscale, ds, ds_slack, "dscale"), result.expect_close(op.dshift, db, db_slack, "dshift");
+}
+
 template <>
 void Cases<BatchNormBackward>::each(const CaseRequest& request, const RunCase<BatchNormBackward>& run_case) {
   each_image(
@@ -146,32 +174,7 @@ void Cases<BatchNormBackward>::each(const CaseRequest& request, const RunCase<Ba
                                        .dscale = dscale,
                                        .dshift = dshift,
                                        .epsilon = 1e-3};
-            run_case(name, op, [&](CaseResult& result) {
-              const std::vector<double> xv = x.values(), dv = dy.values();
-              const std::vector<double> sv = scale.values(), mv = mean.values(), vv = variance.values();
-              std::vector<double> g(xv.size()), g_slack(xv.size()), ds, ds_slack, db, db_slack;
-              const double m = channels.count(), rounding = gamma(m + 10, format);
-              for (size_t ch = 0; ch < channels.c; ++ch) {
-                const double inverse = 1 / std::sqrt(vv[ch] + op.epsilon);
-                double sum = 0, sum_magnitude = 0, product = 0, product_magnitude = 0;
-                channels.each(ch, [&](size_t i) {
-                  sum += dv[i], sum_magnitude += std::fabs(dv[i]);
-                  product += dv[i] * (xv[i] - mv[ch]) * inverse;
-                  product_magnitude += std::fabs(dv[i]) * (std::fabs(xv[i]) + std::fabs(mv[ch])) * inverse;
-                });
-                db.push_back(sum), db_slack.push_back(rounding * sum_magnitude);
-                ds.push_back(product), ds_slack.push_back(rounding * product_magnitude);
-                channels.each(ch, [&](size_t i) {
-                  const double hat = (xv[i] - mv[ch]) * inverse,
-                               hat_magnitude = (std::fabs(xv[i]) + std::fabs(mv[ch])) * inverse;
-                  g[i] = sv[ch] * inverse * (dv[i] - sum / m - hat * product / m);
-                  g_slack[i] = rounding * std::fabs(sv[ch]) * inverse *
-                               (std::fabs(dv[i]) + sum_magnitude / m + hat_magnitude * product_magnitude / m);
-                });
-              }
-              result.expect_close(dx, g, g_slack, "dx");
-              result.expect_close(dscale, ds, ds_slack, "dscale"), result.expect_close(dshift, db, db_slack, "dshift");
-            });
+            run_case(name, op, [&](CaseResult& result) { expect_batch_norm_gradients(result, op, dy.values()); });
           }
         }
       },

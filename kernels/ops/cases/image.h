@@ -70,6 +70,9 @@ inline double normalised_slack(double x, double mean, double inverse, double sca
          std::fabs(scale) * inverse * (mean_slack + spread * variance_slack * inverse * inverse);
 }
 
+// The results of batch norm backward for the gradient g of its result, in logical order.
+void expect_batch_norm_gradients(CaseResult& result, const BatchNormBackward& op, const std::vector<double>& g);
+
 // f(name, x, out_layout): images of each size and mean.
 inline void each_norm(const CaseRequest& request, auto&& f) {
   each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
