@@ -2,6 +2,7 @@
 // operations.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -153,6 +154,22 @@ LayerPtr shared_norm(const Init& init) {
 TEST(FusedNorms, KeepTheOrderOfTheirStatistics) {
   const Ran fused = run_layers(shared_norm, kImage, {}), separate = run_layers(shared_norm, kImage, {.fuses = false});
   expect_alike(fused, separate, 1e-13);
+}
+
+// Autocast computes exp in fp32, so the sum is in fp32 and so is its ReLU.
+TEST(FusedNorms, AddInTheWiderDtype) {
+  const MakeLayers make = [](const Init& init) {
+    return sequential("net", list(residual("add", norm(init, "bn", 3), activation("exp", "f")), relu("relu")));
+  };
+  const Ran fused = run_layers(make, kImage, {.policy = "amp-bf16"}),
+            separate = run_layers(make, kImage, {.policy = "amp-bf16", .fuses = false});
+  EXPECT_GT(fused.operations.count("fused_batch_norm"), 0u);
+  const auto is_bf16 = [](const Ran& ran) {
+    return std::ranges::all_of(ran.output, [](double y) { return round_to(kBf16, y) == y; });
+  };
+  EXPECT_FALSE(is_bf16(separate));
+  EXPECT_FALSE(is_bf16(fused));
+  EXPECT_LE(distance(fused.output, separate.output), 0x1p-8) << "the norm is rounded in one of them";
 }
 
 TEST(FusedNorms, ShowTheirResultToTaps) {
