@@ -149,7 +149,7 @@ void Saved::keep(Tensor tensor) {
 }
 
 void Saved::keep_spec(const Tensor& tensor) { keep_spec(TensorSpec{tensor.shape(), tensor.dtype()}); }
-void Saved::keep_spec(TensorSpec form) { kept_.push_back({{}, std::move(form), {}}); }
+void Saved::keep_spec(TensorSpec form) { kept_.push_back({{}, form, {}}); }
 
 Saved::Entry Saved::pop() {
   HM_CHECK(!kept_.empty(), "backward asks for more than forward kept");

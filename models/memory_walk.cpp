@@ -135,7 +135,7 @@ HeldTensorPtr MemoryWalk::join(const LayerSpec& spec, const HeldTensorPtr& x, co
     results[i] = layer_input(results[i], kept.results[i].elements);
     widest = i == 0 ? results[i]->dtype() : wider(widest, results[i]->dtype());
   }
-  const HeldTensorPtr result = fresh(outputs_.at(&spec).elements(), widest);
+  HeldTensorPtr result = fresh(outputs_.at(&spec).elements(), widest);
   for (size_t i = 0; i < results.size(); ++i)
     if (copies && results[i]->dtype() != widest) total_.moment({{kept.results[i].elements, widest}});
   if (keeps) kept_.push_back(std::move(kept));

@@ -115,9 +115,9 @@ bool matches_layer(const std::string& pattern, const std::string& layer) {
 }
 
 const LayerPolicy* entry_of_layer(const Policy& model, const std::string& layer) {
-  for (auto one = model.layers.rbegin(); one != model.layers.rend(); ++one)
-    if (matches_layer(one->pattern, layer)) return &*one;
-  return nullptr;
+  const auto found = std::find_if(model.layers.rbegin(), model.layers.rend(),
+                                  [&](const LayerPolicy& one) { return matches_layer(one.pattern, layer); });
+  return found == model.layers.rend() ? nullptr : &*found;
 }
 const Policy& policy_of_layer(const Policy& model, const std::string& layer) {
   const LayerPolicy* entry = entry_of_layer(model, layer);

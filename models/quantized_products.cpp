@@ -116,7 +116,7 @@ kernels::DelayedScale DelayedOperand::step(const Tensor& amax, bool ends_step) c
 QuantizationLog::QuantizationLog() : outer_(std::exchange(innermost_log, this)) {}
 QuantizationLog::~QuantizationLog() { innermost_log = outer_; }
 bool QuantizationLog::exists() { return innermost_log != nullptr; }
-void QuantizationLog::record(QuantizedOnce entry) {
+void QuantizationLog::record(const QuantizedOnce& entry) {
   for (QuantizationLog* log = innermost_log; log; log = log->outer_) log->entries_.push_back(entry);
 }
 

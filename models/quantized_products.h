@@ -116,7 +116,7 @@ class QuantizationLog {
   const std::vector<QuantizedOnce>& entries() const { return entries_; }
   void clear() { entries_.clear(); }
   static bool exists();
-  static void record(QuantizedOnce entry);
+  static void record(const QuantizedOnce& entry);
 
  private:
   std::vector<QuantizedOnce> entries_;

@@ -8,6 +8,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/namespaces.h"
+#include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
 #include "bench/run/progress_line.h"
 #include "reports/predict/peaks.h"
@@ -34,6 +35,14 @@ TextOptions text_options(bool all) {
   return options;
 }
 
+DefaultSettings default_settings() {
+  DefaultSettings defaults;
+  for (const Harness& harness : all_harnesses())
+    for (const Axis& axis : harness.axes)
+      defaults[std::string(harness.name)][std::string(axis.name)] = axis.values.front();
+  return defaults;
+}
+
 }  // namespace
 
 void add_show_command(CommandLine& line, Program&) {
@@ -41,8 +50,8 @@ void add_show_command(CommandLine& line, Program&) {
   line.add("show", "a report as tables, best precision first; --layers: which tensors lose values")
       .option("report", arguments->file, "report file, as halfmark run writes it", kRequired)
       .words("words", arguments->words,
-             "show these records only: a word matches a whole part of the id or a key=value, * as a glob; words about "
-             "the same part are alternatives (fp16 bf16), others must all match (convnet fp16)")
+             "show these records only: a word matches a whole part of the id or an axis=value, * as a glob; words "
+             "about the same part or axis are alternatives (fp16 bf16), others must all match (convnet fp16)")
       .flag("--layers", arguments->layers,
             "a row for each tensor that underflows, overflows or loses bits, worst first; needs records of the harness "
             "range")
@@ -52,7 +61,7 @@ void add_show_command(CommandLine& line, Program&) {
                  "halfmark show report.json --layers fp16"})
       .action([arguments] {
         NamedReport named{arguments->file, Report::load(arguments->file)};
-        select_records(named, arguments->words);
+        select_records(named, arguments->words, default_settings());
         const TextOptions options = text_options(arguments->all);
         fmt::print("{}", arguments->layers ? show_layers(named, options) : show(named, options));
       });

@@ -83,7 +83,8 @@ Case case_of(const std::string& id) {
   for (size_t i = 5; i < parts.size(); ++i) {
     const size_t equals = parts[i].find('=');
     HM_CHECK(equals != std::string::npos, fmt::format("case {}: '{}' is not key=value", id, parts[i]));
-    one.axes[parts[i].substr(0, equals)] = parts[i].substr(equals + 1);
+    const auto [axis, is_new] = one.axes.emplace(parts[i].substr(0, equals), parts[i].substr(equals + 1));
+    HM_CHECK(is_new, fmt::format("case {}: axis {} has two values, and a case takes one", id, axis->first));
   }
   one.settle_axes();
   if (const auto what = models::unquantised_layer(*one.policy, *one.subject))

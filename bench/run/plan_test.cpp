@@ -195,6 +195,17 @@ TEST(Words, AValueOfAnAxisRunsThoughTheSuiteHasNotGotIt) {
   }
 }
 
+TEST(CaseIds, AnAxisWithTwoValuesIsRefused) {
+  const std::string training = "mlp/b8_i16_h24_o10/cpu/bf16/training/";
+  try {
+    case_of(training + "steps=100/steps=200");
+    FAIL() << "one of the two values was taken";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("axis steps has two values"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(case_of(training + "steps=100/replicate=7").id(), training + "replicate=7/steps=100");
+}
+
 TEST(Words, AnExactSubjectIsRunThoughTheSuiteHasNotGotIt) {
   size_t outside = 0;
   for (const Subject& subject : subjects()) {

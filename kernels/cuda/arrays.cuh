@@ -185,11 +185,32 @@ __device__ __forceinline__ void narrow_all(const float* x, T* to) {
   }
 }
 
-// kCount neighbours as the accesses see them: of 4, 8 or 16 bytes each.
+template <uint32_t kBytes>
+struct UnitOfBytes {
+  using Type = uint4;
+};
+template <>
+struct UnitOfBytes<8> {
+  using Type = uint2;
+};
+template <>
+struct UnitOfBytes<4> {
+  using Type = uint32_t;
+};
+template <>
+struct UnitOfBytes<2> {
+  using Type = uint16_t;
+};
+template <>
+struct UnitOfBytes<1> {
+  using Type = uint8_t;
+};
+
+// kCount neighbours as the accesses see them: of 16 bytes each, or one of 8 or fewer.
 template <class T, uint32_t kCount>
 struct Neighbours {
   static constexpr uint32_t kBytes = sizeof(T) * kCount;
-  using Unit = std::conditional_t<kBytes % 16 == 0, uint4, std::conditional_t<kBytes == 8, uint2, uint32_t>>;
+  using Unit = typename UnitOfBytes<kBytes>::Type;
   static constexpr uint32_t kUnits = kBytes / sizeof(Unit);
   static_assert(kUnits * sizeof(Unit) == kBytes);
   alignas(16) T values[kCount];

@@ -21,11 +21,18 @@ struct Plus {
     return a + b;
   }
 };
-struct Larger {  // a NaN wins
+struct Larger {  // a NaN wins; its bits are not kept
   template <class T>
   __device__ T operator()(T a, T b) const {
     return a > b || isnan(a) ? a : b;
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  __device__ float operator()(float a, float b) const {  // one instruction
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+    return larger;
+  }
+#endif
 };
 
 template <class Wide>

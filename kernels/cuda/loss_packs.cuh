@@ -44,37 +44,40 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
   const RowThreads<kOfWarp> me(lanes);
   const uint32_t all = s.places.channels / N, packs = me.row < rows ? all : 0;
   const int32_t label = me.row < rows ? labels[me.row] : 0;
-  Wide value[kPacks * N], top = minus_infinity<Wide>(), sum = 0, smooth = 0, at_label = 0;
-  load_row<kPacks>(me, logits, me.row * all, packs, value);
-  each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
+  Wide top = minus_infinity<Wide>(), sum = 0, smooth = 0, at_label = 0;
+  Pack<T> raw[kPacks];
+  each_pack<kPacks, 1>(me, packs,
+                       [&](uint32_t p, uint32_t number) { raw[p] = load_pack(logits, me.row * all + number); });
+  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) top = Larger()(top, value[v + k]);
+    for (uint32_t k = 0; k < N; ++k) top = Larger()(top, Wide(plain(raw[p][k])));
   });
   top = me.over(top, shared, Larger());
-  each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
+  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) sum += exp(value[v + k] - top);
+    for (uint32_t k = 0; k < N; ++k) sum += exp(plain(raw[p][k]) - top);
   });
   const Wide log_sum = log(me.over(sum, shared, Plus()));
   // One thread has the score of the label, and reports; of a label that is no class the first one does.
   bool reports = me.row < rows && me.lane == 0 && !is_class(s, label);
-  each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t number) {
+  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t number) {
+    Wide result[N];
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) value[v + k] = formulas::log_softmax(value[v + k], top, log_sum);
+    for (uint32_t k = 0; k < N; ++k) result[k] = formulas::log_softmax(Wide(plain(raw[p][k])), top, log_sum);
     if (s.smoothing != 0) {
       Wide weight[N];
 #pragma unroll
       for (uint32_t k = 0; k < N; ++k) weight[k] = 1;
       if (weights.present()) load_values<T, N>(weights, number * N, weight);
 #pragma unroll
-      for (uint32_t k = 0; k < N; ++k) smooth -= weight[k] * value[v + k];
+      for (uint32_t k = 0; k < N; ++k) smooth -= weight[k] * result[k];
     }
     if (static_cast<uint32_t>(label) / N == number) {
       reports = true;
       // Read again, before it may be overwritten: an index that varies would put the values into local memory.
       at_label = formulas::log_softmax(Wide(plain(logits[me.row * s.places.channels + label])), top, log_sum);
     }
-    store_pack(logs, me.row * all + number, value + v);
+    store_pack(logs, me.row * all + number, result);
   });
   if (s.smoothing != 0) smooth = me.over(smooth, shared, Plus());
   if (reports) terms[me.row] = terms_of(s, weights, label, at_label, smooth);

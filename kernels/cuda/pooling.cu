@@ -246,7 +246,7 @@ void start_backward(cudaStream_t stream, const Gradients& s, Array dy_data, Arra
     using Wide = typename decltype(choice)::Wide;
     const Access dy(dy_data), dx(dx_data);
     const Average<Wide> average(s.w);
-    if constexpr (kHasPoolRows<Access>)
+    if constexpr (0 < kPoolRowGradients<Access>)
       if (!s.indices_last &&
           start_pool_rows_backward<Wide, kAverage>(stream, s.in, s.result, s.w, average, dy, dx, s.indices))
         return;
@@ -276,7 +276,7 @@ void launch_max_pool(cudaStream_t stream, const Image& x, const Image& out, cons
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     const Access from(x_data), to(out_data);
-    if constexpr (kHasPoolRows<Access>)
+    if constexpr (0 < kPoolRowResults<Access>)
       if (!indices_last && start_pool_rows<Wide, false>(stream, x, out, w, Average<Wide>(w), from, to, indices)) return;
     with_channels(x, out, indices, indices_last, from, to, [&](auto channels) {
       constexpr uint32_t kCount = decltype(channels)::value;
@@ -300,7 +300,7 @@ void launch_avg_pool(cudaStream_t stream, const Image& x, const Image& out, cons
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     const Access from(x_data), to(out_data);
-    if constexpr (kHasPoolRows<Access>)
+    if constexpr (0 < kPoolRowResults<Access>)
       if (start_pool_rows<Wide, true>(stream, x, out, w, Average<Wide>(w), from, to, nullptr)) return;
     with_channels(x, out, nullptr, false, from, to, [&](auto channels) {
       constexpr uint32_t kCount = decltype(channels)::value;

@@ -32,49 +32,95 @@ __device__ __forceinline__ void load_parameters(const RowNormForm& s, const AnyT
   fill<N>(x, from.present() ? from.load<Wide>(entry_of_value(s, row, i)) : absent);
 }
 
+// The places in shared memory for OverRow: two turns; in each, the sums of the warps, the second sums in other banks.
+constexpr uint32_t kHalfWarp = kLanesOfWarp / 2;
+constexpr uint32_t kSecondSums = kMostWarps + kHalfWarp, kRowSumsOfTurn = 2 * kSecondSums;
+constexpr uint32_t kRowSumPlaces = 2 * kRowSumsOfTurn;
+
+// Two sums over the threads of a row, known to all of them. Half of a warp adds up the first sum, half the second. The turns
+// alternate, so that one barrier a row is enough.
+template <class Wide>
+struct OverRow {
+  uint32_t lanes, turn = 0;
+  __device__ explicit OverRow(uint32_t lanes_of_row) : lanes(lanes_of_row) {}
+  __device__ __forceinline__ static Wide over_half_warp(Wide x) {
+#pragma unroll
+    for (uint32_t distance = kHalfWarp / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
+    return x;
+  }
+  __device__ __forceinline__ static void share(Wide x, Pair<Wide>& sums) {
+    sums.first = __shfl_sync(0xffffffffu, x, 0), sums.second = __shfl_sync(0xffffffffu, x, kHalfWarp);
+  }
+  __device__ __forceinline__ void operator()(Pair<Wide>& x, Wide (&shared)[kRowSumPlaces]) {
+    if (lanes < kLanesOfWarp) {
+      for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
+        x.first += __shfl_xor_sync(0xffffffffu, x.first, distance);
+        x.second += __shfl_xor_sync(0xffffffffu, x.second, distance);
+      }
+      return;
+    }
+    const uint32_t lane = threadIdx.x % kHalfWarp, warps = lanes / kLanesOfWarp;
+    const bool adds_second = threadIdx.x % kLanesOfWarp >= kHalfWarp;
+    Wide sum = adds_second ? x.second : x.first;
+    sum = over_half_warp(sum + __shfl_xor_sync(0xffffffffu, adds_second ? x.first : x.second, kHalfWarp));
+    if (warps > 1) {
+      Wide* places = shared + turn * kRowSumsOfTurn + (adds_second ? kSecondSums : 0);
+      if (lane == 0) places[threadIdx.x / kLanesOfWarp] = sum;
+      __syncthreads();
+      sum = lane < warps ? places[lane] : Wide(0);
+      if (lane + kHalfWarp < warps) sum += places[lane + kHalfWarp];
+      sum = over_half_warp(sum);
+      turn ^= 1;
+    }
+    share(sum, x);
+  }
+};
+
+// The row stays as it was read, so that it needs half as many registers if it is of 16 bits.
 template <class Wide, class T, uint32_t kPacks, bool kOfWarp>
 __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
     normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, AnyTyped scale, AnyTyped shift, T* out,
                     AnyTyped means, AnyTyped inverses, Wide epsilon) {
   constexpr uint32_t N = kPack<T>;
   __shared__ Wide shared[kMostWarps];
+  __shared__ Wide shared_pairs[kRowSumPlaces];
   const RowThreads<kOfWarp> me(lanes);
   const uint32_t all = s.width / N, packs = me.row < rows ? all : 0;
   const Wide width = static_cast<Wide>(s.width);
-  Wide value[kPacks * N];
-  load_row<kPacks>(me, x, me.row * all, packs, value);
-  Wide mean = 0, rest = 0, squares = 0;
+  Pack<T> given[kPacks];
+  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t number) { given[p] = load_pack(x, me.row * all + number); });
+  Wide mean = 0;
   if (s.centred) {
     Wide sum = 0;
-    each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
+    each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
-      for (uint32_t k = 0; k < N; ++k) sum += value[v + k];
+      for (uint32_t k = 0; k < N; ++k) sum += plain(given[p][k]);
     });
     mean = me.over(sum, shared, Plus()) / width;
   }
-  each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
+  Pair<Wide> sums{0, 0};  // of the differences from the mean, and of their squares
+  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
     for (uint32_t k = 0; k < N; ++k) {
-      value[v + k] -= mean;
-      rest += value[v + k], squares += value[v + k] * value[v + k];
+      const Wide difference = plain(given[p][k]) - mean;
+      sums.first += difference, sums.second = fma(difference, difference, sums.second);
     }
   });
-  squares = me.over(squares, shared, Plus());
+  OverRow<Wide> over(me.lanes);
+  over(sums, shared_pairs);
+  Wide squares = sums.second;
   // The rounding error of the mean, as in batch norm (reduce.cu).
   if (s.centred) {
-    rest = me.over(rest, shared, Plus());
-    const Wide difference = squares - rest * rest / width;
-    squares = difference < 0 ? Wide(0) : difference;
+    const Wide corrected = squares - sums.first * sums.first / width;
+    squares = corrected < 0 ? Wide(0) : corrected;
   }
   const Wide inverse = formulas::batch_norm_inverse(s.summed ? squares : squares / width, epsilon);
-  each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t number) {
-    Wide parameter[N], result[N];
-    load_parameters<T, N>(s, scale, me.row, number * N, Wide(1), parameter);
+  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t number) {
+    Wide factor[N], result[N];
+    load_parameters<T, N>(s, scale, me.row, number * N, Wide(1), factor);
+    load_parameters<T, N>(s, shift, me.row, number * N, Wide(0), result);
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) result[k] = parameter[k] * (value[v + k] * inverse);
-    load_parameters<T, N>(s, shift, me.row, number * N, Wide(0), parameter);
-#pragma unroll
-    for (uint32_t k = 0; k < N; ++k) result[k] += parameter[k];
+    for (uint32_t k = 0; k < N; ++k) result[k] = fma(factor[k], (plain(given[p][k]) - mean) * inverse, result[k]);
     store_pack(out, me.row * all + number, result);
   });
   if (me.lane != 0 || me.row >= rows) return;
@@ -104,48 +150,14 @@ inline uint32_t parts_of_rows(uint32_t rows, uint32_t width) {
   return enough < most ? enough : most;
 }
 
-template <class Wide>
-struct RowSums {
-  Wide sum, product;
-};
-
-// Both sums over the threads of a row, known to all of them. The places in shared memory alternate, so that one barrier
-// a row is enough.
-template <class Wide>
-struct OverRow {
-  uint32_t lanes, warps, turn = 0;
-  __device__ explicit OverRow(uint32_t lanes_of_row) : lanes(lanes_of_row), warps(lanes_of_row / kLanesOfWarp) {}
-  __device__ __forceinline__ static void exchange(RowSums<Wide>& x, uint32_t distance) {
-    x.sum += __shfl_xor_sync(0xffffffffu, x.sum, distance);
-    x.product += __shfl_xor_sync(0xffffffffu, x.product, distance);
-  }
-  __device__ __forceinline__ static void over_warp(RowSums<Wide>& x) {
-#pragma unroll
-    for (uint32_t distance = kLanesOfWarp / 2; distance > 0; distance /= 2) exchange(x, distance);
-  }
-  __device__ __forceinline__ void operator()(RowSums<Wide>& x, RowSums<Wide> (&shared)[2][kMostWarps]) {
-    if (lanes >= kLanesOfWarp)
-      over_warp(x);
-    else
-      for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) exchange(x, distance);
-    if (warps <= 1) return;
-    const uint32_t lane = threadIdx.x % kLanesOfWarp;
-    if (lane == 0) shared[turn][threadIdx.x / kLanesOfWarp] = x;
-    __syncthreads();
-    x = lane < warps ? shared[turn][lane] : RowSums<Wide>{0, 0};
-    over_warp(x);
-    turn ^= 1;
-  }
-};
-
 // P: packs of a thread. kColumns: columns are entries, whose gradients are added up (and written if `partial` is not
 // null).
 template <class Wide, class T, uint32_t P, bool kColumns>
 __global__ void __launch_bounds__(kMostRowThreads)
     normalize_packs_backward(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, const T* dy, AnyTyped scale,
-                             const Wide* means, const Wide* inverses, T* dx, RowSums<Wide>* partial) {
+                             const Wide* means, const Wide* inverses, T* dx, Pair<Wide>* partial) {
   constexpr uint32_t N = kPack<T>, V = P * N;
-  __shared__ RowSums<Wide> shared[2][kMostWarps];
+  __shared__ Wide shared[kRowSumPlaces];
   const uint32_t group = threadIdx.x / lanes, lane = threadIdx.x - group * lanes, groups = blockDim.x / lanes;
   const uint32_t all = s.width / N, apart = all / P, step = gridDim.x * groups;  // packs of a thread are so far apart
   const bool inside = lane < apart;
@@ -173,7 +185,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
     const bool mine = inside && row < rows;
     const Wide inverse_now = inverse;
     Wide xhat[V], g[V];
-    RowSums<Wide> sums{0, 0};
+    Pair<Wide> sums{0, 0};
     if (mine) {
 #pragma unroll
       for (uint32_t p = 0; p < P; ++p) widen_pack(given_x[p], xhat + p * N), widen_pack(given_dy[p], g + p * N);
@@ -188,25 +200,25 @@ __global__ void __launch_bounds__(kMostRowThreads)
 #pragma unroll
         for (uint32_t k = p * N; k < (p + 1) * N; ++k) {
           xhat[k] = (xhat[k] - mean) * inverse_now;
-          if constexpr (kColumns) dshift[k] += g[k], dscale[k] += g[k] * xhat[k];
+          if constexpr (kColumns) dshift[k] += g[k], dscale[k] = fma(g[k], xhat[k], dscale[k]);
           g[k] *= factor[k - p * N];
-          sums.sum += g[k], sums.product += g[k] * xhat[k];
+          sums.first += g[k], sums.second = fma(g[k], xhat[k], sums.second);
         }
       }
     }
     fetch(row + step);  // under way while the block adds
     over(sums, shared);
     if (mine) {
-      const Wide sum = s.centred ? sums.sum * share : Wide(0), product = s.summed ? sums.product : sums.product * share;
+      const Wide sum = s.centred ? sums.first * share : Wide(0), product = s.summed ? sums.second : sums.second * share;
 #pragma unroll
-      for (uint32_t k = 0; k < V; ++k) g[k] = inverse_now * (g[k] - sum - xhat[k] * product);
+      for (uint32_t k = 0; k < V; ++k) g[k] = inverse_now * fma(-xhat[k], product, g[k] - sum);
 #pragma unroll
       for (uint32_t p = 0; p < P; ++p) store_pack(dx, row * all + lane + p * apart, g + p * N);
     }
   }
   if (!kColumns || partial == nullptr) return;
   if (groups > 1) {  // the first group adds those of the others, in their order
-    __shared__ RowSums<Wide> others[V * kWarpRowThreads];
+    __shared__ Pair<Wide> others[V * kWarpRowThreads];
 #pragma unroll
     for (uint32_t k = 0; k < V; ++k) others[k * kWarpRowThreads + threadIdx.x] = {dshift[k], dscale[k]};
     __syncthreads();
@@ -214,8 +226,8 @@ __global__ void __launch_bounds__(kMostRowThreads)
     for (uint32_t other = 1; other < groups; ++other)
 #pragma unroll
       for (uint32_t k = 0; k < V; ++k) {
-        const RowSums<Wide> one = others[k * kWarpRowThreads + other * lanes + lane];
-        dshift[k] += one.sum, dscale[k] += one.product;
+        const Pair<Wide> one = others[k * kWarpRowThreads + other * lanes + lane];
+        dshift[k] += one.first, dscale[k] += one.second;
       }
   }
   if (!inside) return;
@@ -228,26 +240,24 @@ constexpr uint32_t kEndColumns = 16, kEndLines = 64;
 // The sums of the parts of each column, in a fixed order.
 template <class Wide>
 __global__ void __launch_bounds__(kEndColumns* kEndLines)
-    add_parts(uint32_t width, uint32_t parts, const RowSums<Wide>* partial, AnyTyped dscale, AnyTyped dshift) {
-  __shared__ RowSums<Wide> shared[kEndColumns * kEndLines];
+    add_parts(uint32_t width, uint32_t parts, const Pair<Wide>* partial, AnyTyped dscale, AnyTyped dshift) {
+  __shared__ Pair<Wide> shared[kEndColumns * kEndLines];
   const uint32_t line = threadIdx.x / kEndColumns, column = blockIdx.x * kEndColumns + threadIdx.x % kEndColumns;
-  RowSums<Wide> sums{0, 0};
+  Pair<Wide> sums{0, 0};
   if (column < width)
 #pragma unroll 8
     for (uint32_t part = line; part < parts; part += kEndLines) {
-      const RowSums<Wide> one = partial[part * width + column];
-      sums.sum += one.sum, sums.product += one.product;
+      sums.merge(partial[part * width + column]);
     }
   shared[threadIdx.x] = sums;
   for (uint32_t half = kEndLines / 2; half > 0; half /= 2) {
     __syncthreads();
     if (line >= half) continue;
-    const RowSums<Wide> one = shared[threadIdx.x + half * kEndColumns];
-    shared[threadIdx.x].sum += one.sum, shared[threadIdx.x].product += one.product;
+    shared[threadIdx.x].merge(shared[threadIdx.x + half * kEndColumns]);
   }
   if (line != 0 || column >= width) return;
-  if (dshift.present()) dshift.store<Wide>(column, shared[threadIdx.x].sum);
-  if (dscale.present()) dscale.store<Wide>(column, shared[threadIdx.x].product);
+  if (dshift.present()) dshift.store<Wide>(column, shared[threadIdx.x].first);
+  if (dscale.present()) dscale.store<Wide>(column, shared[threadIdx.x].second);
 }
 
 // Whether the parameters can be read a pack at a time: an entry for each column, or whole packs of one entry.
@@ -290,7 +300,7 @@ bool start_normalize_packs_backward(cudaStream_t stream, uint32_t rows, const Ro
   if (sums && !columns) return false;
   const uint32_t groups = shape.threads / shape.lanes;
   const uint32_t blocks = sums ? parts_of_rows(rows, s.width) : std::min(blocks_for(rows, groups), uint32_t{4096});
-  auto* partial = sums ? static_cast<RowSums<Wide>*>(scratch) : nullptr;
+  auto* partial = sums ? static_cast<Pair<Wide>*>(scratch) : nullptr;
   const auto start = [&](auto kernel) {
     kernel<<<blocks, shape.threads, 0, stream>>>(
         s, rows, shape.lanes, static_cast<const T*>(a.x.data), static_cast<const T*>(a.dy.data), AnyTyped(a.scale),

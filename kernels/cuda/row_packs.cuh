@@ -67,33 +67,12 @@ __device__ __forceinline__ void widen_pack(const Pack<T>& pack, Wide* x) {
   for (uint32_t k = 0; k < kPack<T>; ++k) x[k] = plain(pack[k]);
 }
 
-// As narrow() for each value. Conversions of two values at a time give another code for NaN, which is rare.
 template <class T, class Wide>
 __device__ __forceinline__ void store_pack(T* data, uint32_t number, const Wide* x) {
   struct alignas(16) Stored {
     T values[kPack<T>];
   } pack;
-  if constexpr (sizeof(T) == 2) {
-    bool nan = false;
-#pragma unroll
-    for (uint32_t k = 0; k < kPack<T>; k += 2) {
-      nan |= isnan(x[k]) || isnan(x[k + 1]);
-      if constexpr (std::is_same_v<T, __half>) {
-        const __half2 two = __floats2half2_rn(x[k], x[k + 1]);
-        pack.values[k] = __low2half(two), pack.values[k + 1] = __high2half(two);
-      } else {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(x[k], x[k + 1]);
-        pack.values[k] = __low2bfloat16(two), pack.values[k + 1] = __high2bfloat16(two);
-      }
-    }
-    if (nan) {
-#pragma unroll
-      for (uint32_t k = 0; k < kPack<T>; ++k) narrow(x[k], pack.values[k]);
-    }
-  } else {
-#pragma unroll
-    for (uint32_t k = 0; k < kPack<T>; ++k) narrow(x[k], pack.values[k]);
-  }
+  narrow_all<kPack<T>>(x, pack.values);
   reinterpret_cast<Stored*>(data)[number] = pack;
 }
 

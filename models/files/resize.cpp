@@ -24,8 +24,9 @@ std::vector<Weights> bilinear_weights(int64_t from, int64_t to) {
   std::vector<Weights> all;
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto first = std::max<int64_t>(0, static_cast<int64_t>(centre - reach + 0.5));
-    const auto last = std::min<int64_t>(from, static_cast<int64_t>(centre + reach + 0.5));
+    // As (int)(... + 0.5) of C.
+    const auto first = std::max<int64_t>(0, static_cast<int64_t>(std::trunc(centre - reach + 0.5)));
+    const auto last = std::min<int64_t>(from, static_cast<int64_t>(std::trunc(centre + reach + 0.5)));
     Weights one{.first = first, .of = {}};
     double sum = 0;
     for (int64_t at = first; at < last; ++at) {

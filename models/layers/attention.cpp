@@ -19,7 +19,8 @@ class SelfAttention : public TappedLayer {
   Shape output_shape(const Shape& x) const override { return {x[0], x[1], x[2] / 3}; }
   // q k^T and the product with v, over all pairs of positions also if causal, as counted in the field.
   double forward_flops(const Shape& x) const override {
-    return 4.0 * static_cast<double>(x[0] * x[1] * x[1] * (x[2] / 3));
+    const int64_t width = x[2] / 3;
+    return 4.0 * static_cast<double>(x[0] * x[1] * x[1] * width);
   }
 
  private:

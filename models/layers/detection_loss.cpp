@@ -71,7 +71,7 @@ class DetectionLoss : public Loss {
     // torchvision composes the focal loss; its cross-entropy decides the dtype.
     scores_ = {"binary_cross_entropy_with_logits", 0, classes, alpha_, gamma_};
     boxes_ = {"smooth_l1_loss", classes, 4, beta_, 0};
-    const Tensor loss = pass.sum(scores_.forward(pass, values, wanted), boxes_.forward(pass, values, wanted));
+    Tensor loss = pass.sum(scores_.forward(pass, values, wanted), boxes_.forward(pass, values, wanted));
     pass.look("activation/loss", loss);
     return loss;
   }

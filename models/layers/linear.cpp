@@ -91,7 +91,7 @@ class Linear : public TappedLayer, public FusibleLinear {
                     .transpose_b = true,
                     .activation = f,
                     .math = pass.math(a.dtype())});
-    const Tensor result = as_given(pass, y, x.shape());
+    Tensor result = as_given(pass, y, x.shape());
     if (!saved) return result;
     saved->keep(a);
     if (f == FusedActivation::relu && !by_mask) saved->keep(y);

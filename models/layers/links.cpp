@@ -45,7 +45,7 @@ class Side : public Layer {  // y = x; the branch's result waits in the pass for
 class Join : public TappedLayer {
  public:
   Join(std::string name, std::string side, Shape of_side, bool adds)
-      : TappedLayer(std::move(name)), side_(std::move(side)), of_side_(std::move(of_side)), adds_(adds) {}
+      : TappedLayer(std::move(name)), side_(std::move(side)), of_side_(of_side), adds_(adds) {}
   Shape output_shape(const Shape& x) const override {
     if (adds_) return x;
     std::vector<int64_t> extents(x.extents().begin(), x.extents().end());

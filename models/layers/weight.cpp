@@ -40,7 +40,7 @@ std::vector<Param*> Weight::params() {
 
 Tensor Weight::forward(Pass& pass, std::string_view operation, Saved* saved) {
   if (!is_normalised()) {
-    const Tensor w = pass.weight(operation, main(), shared_);
+    Tensor w = pass.weight(operation, main(), shared_);
     if (saved) saved->keep(w);
     return w;
   }

@@ -73,12 +73,14 @@ void RulesReview::compare(const Record& base, const Record& found, const Measure
       environment.in(usual->undecided_across, found.device).empty())
     ++undecided_[before.metric];
   const double limit = own ? allowance(*own, base, found, before) : HUGE_VAL;
-  if (own && own->magnitude && !usual->magnitude)
-    ++wider_[before.metric];  // judges another quantity
-  else if (std::isinf(limit))
+  constexpr double kRounding = 1e-9;
+  const auto is_wider = [&] {
+    return limit > allowance(*usual, base, found, before) * (1 + kRounding) + kRounding * std::fabs(before.value);
+  };
+  const bool judges_another_quantity = own && own->magnitude && !usual->magnitude;
+  if (!judges_another_quantity && std::isinf(limit))
     ++off_[before.metric];
-  else if (constexpr double kRounding = 1e-9;
-           limit > allowance(*usual, base, found, before) * (1 + kRounding) + kRounding * std::fabs(before.value))
+  else if (judges_another_quantity || is_wider())
     ++wider_[before.metric];
 }
 

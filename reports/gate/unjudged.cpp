@@ -153,7 +153,7 @@ std::string first_missing(const std::multiset<std::string>& rows, const std::mul
 
 }  // namespace
 
-void UnjudgedDifferences::note(Unjudged kind, std::string item, double weight) {
+void UnjudgedDifferences::note(Unjudged kind, const std::string& item, double weight) {
   items_[kind].emplace_back(-weight, printable(item));
 }
 

@@ -41,7 +41,7 @@ enum class Unjudged : uint8_t {
 class UnjudgedDifferences {
  public:
   // `weight`: items with a larger one are named first.
-  void note(Unjudged kind, std::string item, double weight = 0);
+  void note(Unjudged kind, const std::string& item, double weight = 0);
 
   // The differences of two measured records of one case that no rule judges.
   void compare(const Record& base, const Record& found, const GateRules& rules);

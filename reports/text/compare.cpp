@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "reports/record/printable.h"
 #include "reports/record/provenance.h"
 #include "reports/record/subject_facts.h"
 #include "reports/text/summary.h"
@@ -24,7 +25,7 @@ struct Entry {
 };
 
 std::string with_ratio(const Figure& figure, const Value* value, const Value* base) {
-  const std::string text = cell_of(figure, value).text;
+  std::string text = cell_of(figure, value).text;
   if (value && base && value->unit != base->unit) return text;
   const auto ratio = value == base ? std::nullopt : ratio_of(figure, value, base);
   return ratio ? fmt::format("{} ({})", text, human_ratio(*ratio)) : text;
@@ -77,7 +78,10 @@ std::string precisions_text(const Group& group, const std::vector<Figure>& figur
     }
     table.add(std::move(row));
   }
-  return text + table.text(options);
+  text += table.text(options);
+  if (const std::string common = group.settings.common_text(); !common.empty())
+    text += wrapped("settings: ", printable(common), options.width);
+  return text;
 }
 
 std::string one_report(const NamedReport& named, const TextOptions& options) {
@@ -194,6 +198,36 @@ std::vector<std::string> equal_cases(const Fingerprints& all, const std::string&
   return any ? cells : std::vector<std::string>();
 }
 
+// "settings of fp16, bf16: old.json cpu: default; new.json cpu: fused=on (error)", a line for policies with the same settings.
+// None for a policy of which all columns have the defaults, or the same varying settings.
+std::string settings_text(const std::vector<std::string>& policies, const std::vector<Entry>& entries,
+                          const std::vector<std::string>& columns, const TextOptions& options) {
+  std::vector<std::string> lines;
+  std::map<std::string, std::vector<std::string>> policies_of;  // [line]
+  for (const std::string& policy : policies) {
+    std::vector<std::string> parts;
+    std::set<std::string> texts;
+    bool has_common = false;
+    for (const Entry& entry : entries) {
+      const AxisSettings& settings = entry.group->settings;
+      if (!settings.has(policy)) continue;
+      const std::string text = settings.text_of(policy);
+      texts.insert(text);
+      has_common = has_common || settings.has_common(policy);
+      parts.push_back(fmt::format("{}: {}", columns[entry.column], text.empty() ? "default" : text));
+    }
+    if (texts.size() < 2 && !has_common) continue;
+    const std::string line = fmt::format("{}", fmt::join(parts, "; "));
+    if (policies_of[line].empty()) lines.push_back(line);
+    policies_of[line].push_back(policy);
+  }
+  std::string text;
+  for (const std::string& line : lines)
+    text += wrapped(fmt::format("settings of {}: ", printable(fmt::format("{}", fmt::join(policies_of[line], ", ")))),
+                    printable(line), options.width);
+  return text;
+}
+
 // What the devices are and how their matmuls add, by the hashes of what `run` probed.
 std::string devices_text(const std::vector<std::string>& columns,
                          const std::vector<const nlohmann::ordered_json*>& facts, const TextOptions& options) {
@@ -277,7 +311,8 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
       named = policy;
     }
   }
-  return fmt::format("\n{}\n{}", toned(printable(subject), Tone::strong, options.colour), table.text(options));
+  return fmt::format("\n{}\n{}{}", toned(printable(subject), Tone::strong, options.colour), table.text(options),
+                     settings_text(policies, entries, columns, options));
 }
 
 std::string several_reports(const std::vector<NamedReport>& reports, const TextOptions& options) {

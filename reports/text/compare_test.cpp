@@ -73,7 +73,7 @@ TEST(Show, SaysThatAReportIsPartial) {
   EXPECT_TRUE(has(show(named), "partial   holds 6 cases, its run had 7: was it edited?"));
   named.report.run.planned = 6;
   NamedReport selected = named;
-  select_records(selected, {"fp32"});
+  select_records(selected, {"fp32"}, {});
   EXPECT_LT(selected.report.records.size(), 6u);
   EXPECT_FALSE(has(show(selected), "partial")) << "selected by words, not edited";
   named.report.run.complete = false;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,54 +14,86 @@ namespace halfmark::reports {
 
 namespace {
 
-// Words that match the same part are alternatives. All axes of a record are one part.
-enum class Part { subject, sizes, device, policy, harness, axes };
+// Words that match the same part are alternatives. Each axis is a part.
+struct Part {
+  enum class Kind { subject, sizes, device, policy, harness, axis } kind;
+  std::string axis{};
+  auto operator<=>(const Part&) const = default;
+};
+using Parts = std::vector<std::pair<Part, std::string>>;
 
-std::vector<std::pair<Part, std::string>> parts_of(const Record& record) {
+Parts parts_of(const Record& record, const std::set<std::string>& named_axes, const DefaultSettings& defaults) {
   const size_t slash = record.subject.find('/');
-  std::vector<std::pair<Part, std::string>> parts = {{Part::subject, record.subject.substr(0, slash)},
-                                                     {Part::subject, record.subject},
-                                                     {Part::device, record.device},
-                                                     {Part::policy, record.policy},
-                                                     {Part::harness, record.harness}};
-  if (slash != std::string::npos) parts.emplace_back(Part::sizes, record.subject.substr(slash + 1));
-  for (const auto& [axis, setting] : record.axes) parts.emplace_back(Part::axes, axis + "=" + setting);
+  Parts parts = {{{Part::Kind::subject}, record.subject.substr(0, slash)},
+                 {{Part::Kind::subject}, record.subject},
+                 {{Part::Kind::device}, record.device},
+                 {{Part::Kind::policy}, record.policy},
+                 {{Part::Kind::harness}, record.harness}};
+  if (slash != std::string::npos) parts.push_back({{Part::Kind::sizes}, record.subject.substr(slash + 1)});
+  const auto add = [&](const std::string& axis, const std::string& value) {
+    parts.push_back({{Part::Kind::axis, axis}, axis + "=" + value});
+  };
+  for (const auto& [axis, value] : record.axes) add(axis, value);
+  for (const std::string& axis : named_axes)
+    if (!record.axes.contains(axis)) add(axis, "default");
+  if (const auto of_harness = defaults.find(record.harness); of_harness != defaults.end())
+    for (const auto& [axis, value] : of_harness->second)
+      if (!record.axes.contains(axis)) add(axis, value);
   return parts;
 }
 
-std::optional<Part> matched(const Record& record, const std::string& word) {
-  for (const auto& [part, text] : parts_of(record))
-    if (glob_matches(word, text)) return part;
-  return std::nullopt;
+const Part* matched(const Parts& parts, const std::string& word) {
+  for (const auto& [part, text] : parts)
+    if (glob_matches(word, text)) return &part;
+  return nullptr;
+}
+
+// Names that a word may have meant: values of axes if it looks like one.
+std::string known_words(const std::vector<Parts>& all, const std::string& word) {
+  const bool is_setting = word.find('=') != std::string::npos;
+  std::set<std::string> known;
+  for (const Parts& parts : all)
+    for (const auto& [part, text] : parts)
+      if (is_setting ? part.kind == Part::Kind::axis
+                     : part.kind == Part::Kind::policy ||
+                           (part.kind == Part::Kind::subject && text.find('/') != std::string::npos))
+        known.insert(text);
+  return fmt::format("{}: {}", is_setting ? "axes" : "subjects and policies",
+                     known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }
 
 }  // namespace
 
-void select_records(NamedReport& named, const std::vector<std::string>& words) {
+void select_records(NamedReport& named, const std::vector<std::string>& words, const DefaultSettings& defaults) {
+  if (words.empty()) return;
   std::vector<Record>& records = named.report.records;
-  const size_t all = records.size();
+  const size_t before = records.size();
+  std::map<std::string, std::set<std::string>> named_axes;  // [harness]
+  for (const Record& record : records)
+    for (const auto& [axis, value] : record.axes) named_axes[record.harness].insert(axis);
+  std::vector<Parts> all;
+  for (const Record& record : records) all.push_back(parts_of(record, named_axes[record.harness], defaults));
+
   std::map<Part, std::vector<std::string>> asked;
   for (const std::string& word : words) {
     std::set<Part> found;
-    for (const Record& record : records)
-      if (const auto part = matched(record, word)) found.insert(*part);
-    if (found.empty()) {
-      std::set<std::string> known;
-      for (const Record& record : records) known.insert({record.subject, record.policy});
-      throw ReportError(fmt::format("{}: no record matches '{}'; its subjects and policies: {}", named.name, word,
-                                    fmt::join(known, ", ")));
-    }
+    for (const Parts& parts : all)
+      if (const Part* part = matched(parts, word)) found.insert(*part);
+    if (found.empty())
+      throw ReportError(fmt::format("{}: no record matches '{}'; its {}", named.name, word, known_words(all, word)));
     asked[*found.begin()].push_back(word);
   }
-  std::erase_if(records, [&](const Record& record) {
-    return !std::all_of(asked.begin(), asked.end(), [&](const auto& part) {
-      return std::any_of(part.second.begin(), part.second.end(),
-                         [&](const std::string& word) { return matched(record, word).has_value(); });
-    });
-  });
-  if (named.report.run.complete && named.report.run.planned == all) named.report.run.planned = records.size();
-  if (records.empty() && !words.empty())
+  std::vector<Record> kept;
+  for (size_t i = 0; i < before; ++i)
+    if (std::all_of(asked.begin(), asked.end(), [&](const auto& part) {
+          return std::any_of(part.second.begin(), part.second.end(),
+                             [&](const std::string& word) { return matched(all[i], word) != nullptr; });
+        }))
+      kept.push_back(std::move(records[i]));
+  if (kept.empty())
     throw ReportError(fmt::format("{}: no record matches {} together", named.name, fmt::join(words, " ")));
+  records = std::move(kept);
+  if (named.report.run.complete && named.report.run.planned == before) named.report.run.planned = records.size();
 }
 
 }  // namespace halfmark::reports

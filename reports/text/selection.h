@@ -1,6 +1,7 @@
 // Selects records of a report by words, as `halfmark run` selects cases: `halfmark show report.json convnet fp16`.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -8,9 +9,13 @@
 
 namespace halfmark::reports {
 
-// Keeps the records that the words match. A word matches a whole part of the id or a key=value, with * as a glob; words
-// for the same part are alternatives, words for different parts must all match. Throws ReportError for a word that
-// matches no record, and if no record matches all words.
-void select_records(NamedReport& named, const std::vector<std::string>& words);
+// [harness][axis]: the value of an axis that a record does not name.
+using DefaultSettings = std::map<std::string, std::map<std::string, std::string>>;
+
+// Keeps the records that the words match. A word matches a whole part of the id or an axis=value, with * as a glob; words
+// for the same part or axis are alternatives, words for different ones must all match. A value that a record does not name
+// is matched by its word in `defaults`, and by axis=default if another record names the axis. Throws ReportError for a word
+// that matches no record, and if no record matches all words.
+void select_records(NamedReport& named, const std::vector<std::string>& words, const DefaultSettings& defaults);
 
 }  // namespace halfmark::reports

@@ -16,6 +16,7 @@ NamedReport twelve_records() {
         Record record;
         record.subject = subject, record.device = "cpu", record.policy = policy, record.harness = harness;
         if (record.harness == "range") record.axes = {{"data", "random"}};
+        if (record.policy == "fp16") record.axes["fused"] = "on";
         record.id = record.subject + "/cpu/" + record.policy + "/" + record.harness;
         named.report.records.push_back(record);
       }
@@ -24,7 +25,7 @@ NamedReport twelve_records() {
 
 size_t records_chosen(const std::vector<std::string>& words) {
   NamedReport named = twelve_records();
-  select_records(named, words);
+  select_records(named, words, {{"error", {{"fused", "off"}}}, {"range", {{"fused", "off"}}}});
   return named.report.records.size();
 }
 
@@ -39,6 +40,20 @@ TEST(Selection, TakesAlternativesOfOnePartAndAllOfSeveral) {
   EXPECT_EQ(records_chosen({"fp16", "fp32", "error"}), 4u);
   EXPECT_EQ(records_chosen({"data=random"}), 6u);
   EXPECT_EQ(records_chosen({"cpu"}), 12u);
+}
+
+TEST(Selection, TakesAxesOneByOne) {
+  EXPECT_EQ(records_chosen({"data=random", "fused=on"}), 2u) << "not alternatives";
+  EXPECT_EQ(records_chosen({"fused=on", "fused=off"}), 12u) << "alternatives";
+}
+
+TEST(Selection, TakesTheDefaultOfAnAxisThatRecordsDoNotName) {
+  EXPECT_EQ(records_chosen({"fused=off"}), 8u);
+  EXPECT_EQ(records_chosen({"fused=default"}), 8u);
+  EXPECT_EQ(records_chosen({"fused=off", "mlp", "error"}), 2u);
+  EXPECT_SAYS(complaint([] { records_chosen({"fused=of"}); }),
+              "no record matches 'fused=of'; its axes: data=random, fused=default, fused=off, fused=on");
+  EXPECT_SAYS(complaint([] { records_chosen({"data=default"}); }), "no record matches 'data=default'");
 }
 
 TEST(Selection, RefusesWordsThatNothingMatches) {

@@ -157,13 +157,13 @@ Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {
 std::string folded_text(const Group& group, const Figure& figure, const std::vector<std::string>& policies,
                         const TextOptions& options) {
   std::vector<std::string> places;
+  const std::set<std::string> varied = group.settings.varied();
   for (const std::string& policy : policies) {
     const Value* value = group.value(policy, figure);
     if (!value || !value->folded) continue;
     std::vector<std::string> settings;
     for (const auto& [axis, setting] : *value->axes)
-      if (group.folded_axes.contains(axis) && !(figure.mean && axis == kReplicates))
-        settings.push_back(axis + "=" + setting);
+      if (varied.contains(axis) && !(figure.mean && axis == kReplicates)) settings.push_back(axis + "=" + setting);
     if (!settings.empty()) places.push_back(fmt::format("{} at {}", policy, fmt::join(settings, " ")));
   }
   if (places.empty()) return "";
@@ -244,11 +244,14 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
   }
   for (const Figure& figure : columns)
     if (figure.mean) text += means_text(group, figure, policies, options);
-  const bool has_mean = group.folded_axes.contains(std::string(kReplicates)) &&
+  if (const std::string common = group.settings.common_text(); !common.empty() && !columns.empty())
+    text += wrapped("settings: ", printable(common), options.width);
+  const std::set<std::string> varied = group.settings.varied();
+  const bool has_mean = varied.contains(std::string(kReplicates)) &&
                         std::any_of(columns.begin(), columns.end(), [](const Figure& figure) { return figure.mean; });
-  if (!group.folded_axes.empty() && !columns.empty()) {
+  if (!varied.empty() && !columns.empty()) {
     text += wrapped("",
-                    fmt::format("over {}: best time, {}worst of every other metric", fmt::join(group.folded_axes, ", "),
+                    fmt::format("over {}: best time, {}worst of every other metric", fmt::join(varied, ", "),
                                 has_mean ? "mean accuracy of the seeds, " : ""),
                     options.width);
     for (const Figure& figure : columns) text += folded_text(group, figure, policies, options);

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -41,6 +40,12 @@ bool replaces(const Figure& figure, const Value& candidate, const Value& present
                      : badness(candidate.number) > badness(present.number);
 }
 
+// Whether two values of one figure differ and come from cases with different axes.
+bool differs(const Value& a, const Value& b) {
+  return *a.axes != *b.axes &&
+         (a.suspect != b.suspect || (a.number != b.number && !(std::isnan(a.number) && std::isnan(b.number))));
+}
+
 // Finds the figures of a measurement: a report may have thousands, one for each place.
 class FigureIndex {
  public:
@@ -67,7 +72,7 @@ class FigureIndex {
           value.same_kernels = same && same->value == 1;
         }
         const auto [found, is_new] = values.try_emplace(figure.title, value);
-        value.folded = found->second.folded || *found->second.axes != record.axes;
+        value.folded = found->second.folded || differs(value, found->second);
         found->second.folded = value.folded;
         if (!is_new && replaces(figure, value, found->second)) found->second = std::move(value);
         group.figures.insert(i);
@@ -87,7 +92,7 @@ class FigureIndex {
       Value value = mean_of(seeds);
       auto& values = group.values[key.policy];
       const auto [found, is_new] = values.try_emplace(figure.title, value);
-      value.folded = found->second.folded = found->second.folded || !is_new;
+      value.folded = found->second.folded = found->second.folded || (!is_new && differs(value, found->second));
       if (!is_new && replaces(figure, value, found->second)) found->second = std::move(value);
       group.figures.insert(key.figure);
     }
@@ -224,7 +229,6 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
   FigureIndex index(figures);
   std::map<std::pair<std::string, std::string>, size_t> place;
   std::set<std::pair<size_t, std::string>> policies;
-  std::map<std::tuple<size_t, std::string, std::string>, std::map<std::string, std::string>> axes;
   for (const Record& record : report.records) {
     if (is_control(record)) continue;
     const auto [found, is_new] = place.try_emplace({record.subject, record.device}, groups.size());
@@ -238,11 +242,7 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
     if (policies.emplace(found->second, record.policy).second) group.policies.push_back(record.policy);
     if (record.status != Status::ok) group.without[record.policy][record.status].insert(record.reason);
     if (record.status != Status::ok && record.status != Status::suspect) continue;
-    const auto [first, is_first] = axes.try_emplace({found->second, record.policy, record.harness}, record.axes);
-    for (const auto& [axis, setting] : record.axes) {
-      const auto earlier = first->second.find(axis);
-      if (earlier == first->second.end() || earlier->second != setting) group.folded_axes.insert(axis);
-    }
+    group.settings.add(record);
     index.take(group, found->second, record);
   }
   index.add_means_to(groups);

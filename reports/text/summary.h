@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reports/record/report.h"
+#include "reports/text/axis_settings.h"
 #include "reports/text/table.h"
 
 namespace halfmark::reports {
@@ -53,7 +54,7 @@ struct Value {
   const std::map<std::string, std::string>* axes = nullptr;  // of the case that has it, in the report
   std::optional<Range> interval{};
   bool same_kernels = false;  // of a speed-up: the baseline runs the same kernels
-  bool folded = false;        // the best or worst of cases with different axes
+  bool folded = false;        // the best or worst of different values, of cases with different axes
   // Of a mean. The error is the larger of two: the standard deviation of the seeds / sqrt(seeds), from two seeds on, and
   // the root of the mean square of the seeds' own standard errors / sqrt(seeds).
   std::optional<double> error{};
@@ -67,7 +68,7 @@ struct Group {
   std::string data{};  // of the files that a record was measured on: "digits (mnist)"; empty: all are drawn
   std::vector<std::string> policies;                                       // in the order of the report
   std::map<std::string, std::map<std::string, Value>> values;              // [policy][figure title]
-  std::set<std::string> folded_axes;                                       // axes over which best or worst was taken
+  AxisSettings settings;                                                   // of the records with values
   std::map<std::string, std::map<Status, std::set<std::string>>> without;  // [policy][status] reasons
   std::set<size_t> figures;  // the figures that it has, by their place in the list for groups_of()
 

@@ -94,7 +94,9 @@ void compensate(UpdatedTensors& t, int64_t begin, int64_t count, const T* before
     read(t.parameter, begin, count, stored);
   }
   HM_EACH_FOR_ITSELF
-  for (int64_t j = 0; j < count; ++j) lacking.after[j] = lacking.result[j] + (before[j] - stored[j]);
+  for (int64_t j = 0; j < count; ++j)
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): `stored` has been written, or read, above
+    lacking.after[j] = lacking.result[j] + (before[j] - stored[j]);
   if (t.parameter.dtype() == kStored<T>) std::copy_n(stored, count, writable(t.parameter, begin, stored));
 }
 

@@ -29,7 +29,7 @@ Refusal refuses_dtypes_of(std::initializer_list<const Tensor*> tensors) {
 template <class T>
 std::vector<T> spread(const Tensor& entries, int64_t count, int64_t repeat, T otherwise) {
   if (entries.empty()) return std::vector<T>(static_cast<size_t>(count * repeat), otherwise);
-  const std::vector<T> values = widened<T>(entries);
+  std::vector<T> values = widened<T>(entries);
   if (repeat == 1) return values;
   std::vector<T> all;
   all.reserve(values.size() * static_cast<size_t>(repeat));

@@ -126,6 +126,7 @@ void tiles_in_avx2(const TileOperands& t, int64_t rows, int64_t columns) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-non-const-parameter): out is written by the tiles
 void tile_products(const TileLeft& a, int64_t rows, int64_t depth, const float* b, int64_t b_stride, float* out,
                    int64_t out_stride, int64_t columns, bool adds, Vectors vectors) {
   const TileOperands operands{a, depth, b, b_stride, out, out_stride, adds};

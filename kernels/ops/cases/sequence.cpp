@@ -93,7 +93,7 @@ template <>
 void Cases<Embedding>::each(const CaseRequest& request, const RunCase<Embedding>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     const Shape where = index_shape(request), size = table_shape(request);
-    const std::vector<double> index = some_indices(where.elements(), size[0]);
+    std::vector<double> index = some_indices(where.elements(), size[0]);
     const Tensor indices = filled_tensor(request, where, DType::i32, Layout::plain, [&] { return index; }),
                  table = random_tensor(request, size, dtype, Layout::plain, 1);
     Tensor out(request.device, {where[0], where[1], size[1]}, dtype);
@@ -113,7 +113,7 @@ void Cases<EmbeddingBackward>::each(const CaseRequest& request, const RunCase<Em
     for (const int64_t padding : {int64_t{-1}, int64_t{1}}) {
       if (padding >= 0 && !request.axes.norm_forms) continue;
       const Shape where = index_shape(request), size = table_shape(request);
-      const std::vector<double> index = some_indices(where.elements(), size[0]);
+      std::vector<double> index = some_indices(where.elements(), size[0]);
       const Tensor indices = filled_tensor(request, where, DType::i32, Layout::plain, [&] { return index; }),
                    dy = random_tensor(request, {where[0], where[1], size[1]}, dtype, Layout::plain, 1);
       Tensor dtable(request.device, size, dtype);

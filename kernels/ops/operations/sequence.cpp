@@ -82,8 +82,7 @@ void AttentionBackward::check() const {
 
 AxisOrder inverse(const AxisOrder& order) {
   AxisOrder back{.rank = order.rank};
-  for (int i = 0; i < order.rank; ++i)
-    back.order[static_cast<size_t>(order.order[static_cast<size_t>(i)])] = static_cast<int8_t>(i);
+  for (int i = 0; i < order.rank; ++i) back.order[static_cast<size_t>(order.order[static_cast<size_t>(i)])] = i;
   return back;
 }
 

@@ -107,7 +107,7 @@ struct AttentionBackward {
 };
 
 struct AxisOrder {  // axis i of the result is axis order[i] of the operand
-  std::array<int8_t, 6> order{};
+  std::array<int, 6> order{};
   int rank = 0;
   int64_t code() const {  // equal for equal orders
     int64_t code = rank;
