@@ -52,4 +52,12 @@ bool RecordedStep::run() {
   return true;
 }
 
+RecordedCounts RecordedStep::counts() const {
+  RecordedCounts all = first_->counts();
+  if (!update_) return all;
+  const RecordedCounts update = update_->counts();
+  all.kernels += update.kernels, all.copies += update.copies, all.fills += update.fills;
+  return all;
+}
+
 }  // namespace halfmark::models

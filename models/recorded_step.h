@@ -18,6 +18,7 @@ class RecordedStep {
   // record the step, or if other kernels would run. The trial and its tensors must live as long as this.
   explicit RecordedStep(Trial& trial);
   bool run();  // false: skipped, because a gradient was not finite
+  RecordedCounts counts() const;
 
  private:
   Trial& trial_;

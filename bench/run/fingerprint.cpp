@@ -29,11 +29,12 @@ class Hash {
   uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
-// Families of information about times, which differ from run to run, and about how the batch was stored.
+// Families of information about times, which differ from run to run, and about how the batch was stored and the work
+// started.
 bool is_no_result(std::string_view metric) {
   const std::string_view family = metric.substr(0, metric.find('.'));
   return family == "timing" || family == "speedup" || family == "contention" || family == "data" ||
-         family == "roofline" || family == "device" || family == "images";
+         family == "roofline" || family == "device" || family == "images" || family == "graph";
 }
 
 }  // namespace

@@ -140,6 +140,11 @@ std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
   if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
   write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
   if (separate) write_ratio(out, "speedup.fused", found.log_ratios(kinds.size() - 1, 0), 0.95);
+  if (const auto counts = steps[0].counts()) {
+    out.number("graph.kernels", "", static_cast<double>(counts->kernels));
+    out.number("graph.copies", "", static_cast<double>(counts->copies));
+    out.number("graph.fills", "", static_cast<double>(counts->fills));
+  }
   if (graph) {
     write_ratio(out, "speedup.launch", found.log_ratios(one_by_one, 0), 0.95);
     std::vector<double> gaps = found.medians_of(one_by_one);

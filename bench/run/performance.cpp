@@ -73,6 +73,11 @@ const std::vector<MetricRow>& throughput_table() {
        "seconds of a step launched kernel by kernel / seconds of its graph, timed in turn; as speedup.step"},
       {"time.launch_gap", "s", Better::lower, Kind::sampled,
        "median of the rounds: seconds of a step launched kernel by kernel - seconds of its graph"},
+      {"graph.kernels", "1", Better::lower, Kind::information,
+       "kernels of a step recorded as a CUDA graph, those that libraries launch included"},
+      {"graph.copies", "1", Better::lower, Kind::information,
+       "copies of the same graph, between host and device or on it"},
+      {"graph.fills", "1", Better::lower, Kind::information, "memory of the same graph that is filled with a value"},
       {"time.device", "s", Better::lower, Kind::information,
        "median seconds of a hot step whose launches the host all enqueued while the device paused, so that no kernel "
        "waited for its launch; of steps launched kernel by kernel on a GPU"},

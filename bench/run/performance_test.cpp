@@ -117,6 +117,9 @@ TEST(Throughput, TimesAGraphAgainstTheLaunchesOfTheSameStep) {
     EXPECT_NEAR(at(record, "speedup.launch", "hot").value, 3, 1e-9);
     EXPECT_NEAR(at(record, "time.launch_gap", "hot").value, 2e-3, 1e-12);
     EXPECT_NEAR(at(record, "speedup.control", "hot").value, 1, 1e-9);
+    EXPECT_EQ(at(record, "graph.kernels", "").value, 30);
+    EXPECT_EQ(at(record, "graph.copies", "").value, 20);
+    EXPECT_EQ(at(record, "graph.fills", "").value, 10);
     if (expects_ratio) {
       EXPECT_NEAR(at(record, "speedup.step", "hot").value, 1, 1e-9) << "fp32 by a graph too";
     }

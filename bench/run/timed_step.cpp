@@ -37,6 +37,10 @@ double TimedStep::seconds() {
   });
 }
 
+std::optional<kernels::RecordedCounts> TimedStep::counts() const {
+  return graph_ ? std::optional(graph_->counts()) : std::nullopt;
+}
+
 std::optional<double> TimedStep::seconds_after_pause(double pause) {
   return trial_.device().time_after_pause(pause, [&] { run(); });
 }

@@ -27,6 +27,7 @@ class TimedStep {
   TimedStep(Trial& trial, bool as_graph, double slow_down = 0);
   void run();  // enqueues a step
   double seconds();
+  std::optional<kernels::RecordedCounts> counts() const;    // of a graph
   std::optional<double> seconds_after_pause(double pause);  // Device::time_after_pause
   void move_memory(const std::vector<int64_t>& pads);       // Trial::move_memory; a graph is recorded again
 

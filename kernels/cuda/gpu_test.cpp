@@ -186,6 +186,19 @@ TEST_F(Gpu, RecordedWorkRunsWhenItIsRunAndOnlyThen) {
   EXPECT_EQ(sum.values(), std::vector<double>(1000, 4.0));
 }
 
+TEST_F(Gpu, RecordedWorkCountsItsKernelsCopiesAndFills) {
+  Tensor sum = Tensor::zeros(gpu(), {1000}, DType::f32);
+  const Tensor one = Tensor::from(gpu(), {1000}, DType::f32, std::vector<double>(1000, 1.0));
+  const auto recorded = gpu().record([&] {
+    for (int i = 0; i < 3; ++i) run(Add{.a = sum, .b = one, .out = sum});
+    const Tensor zeros = Tensor::zeros(gpu(), {1000}, DType::f32), more = Tensor::zeros(gpu(), {500}, DType::f32);
+    const Tensor from_host = Tensor::from(gpu(), {1000}, DType::f32, std::vector<double>(1000, 2.0));
+  });
+  EXPECT_EQ(recorded->counts().kernels, 3);
+  EXPECT_EQ(recorded->counts().fills, 2);
+  EXPECT_EQ(recorded->counts().copies, 1);
+}
+
 TEST_F(Gpu, NothingElseUsesTheMemoryOfRecordedWork) {
   constexpr int64_t kElements = 5000;
   const auto filled = [&](double value) {

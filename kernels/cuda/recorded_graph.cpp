@@ -33,9 +33,32 @@ void RecordedGraph::capture(const std::function<void()>& work) {
   }
   if (const cudaError_t status = end(); status != cudaSuccess)
     throw Unsupported("the work cannot be recorded: " + failure_text(status, "cudaStreamEndCapture"));
-  const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+  try {
+    count(graph);
+    HM_CUDA(cudaGraphInstantiate(&executable_, graph, 0));
+  } catch (...) {
+    cudaGraphDestroy(graph);
+    throw;
+  }
   cudaGraphDestroy(graph);
-  check(status, "cudaGraphInstantiate");
+}
+
+void RecordedGraph::count(cudaGraph_t graph) {
+  size_t number = 0;
+  HM_CUDA(cudaGraphGetNodes(graph, nullptr, &number));
+  std::vector<cudaGraphNode_t> nodes(number);
+  if (number > 0) HM_CUDA(cudaGraphGetNodes(graph, nodes.data(), &number));
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+    HM_CUDA(cudaGraphNodeGetType(node, &type));
+    if (type == cudaGraphNodeTypeKernel) ++counts_.kernels;
+    if (type == cudaGraphNodeTypeMemcpy) ++counts_.copies;
+    if (type == cudaGraphNodeTypeMemset) ++counts_.fills;
+    if (type != cudaGraphNodeTypeGraph) continue;
+    cudaGraph_t child = nullptr;  // belongs to the node
+    HM_CUDA(cudaGraphChildGraphNodeGetGraph(node, &child));
+    count(child);
+  }
 }
 
 void RecordedGraph::run() {

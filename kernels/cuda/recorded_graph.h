@@ -24,13 +24,17 @@ class RecordedGraph : public RecordedWork {
   // Once. Throws Unsupported if the work waits for the stream, Error if a call fails or the work throws.
   void capture(const std::function<void()>& work);
   void run() override;
+  RecordedCounts counts() const override { return counts_; }
   // A copy of these bytes of the host that lives as long as the graph: a copy that the graph repeats reads it each time.
   const void* keep(const void* host, size_t bytes);
 
   std::multimap<size_t, void*> free;  // its blocks that no tensor has, by size
 
  private:
+  void count(cudaGraph_t graph);
+
   Owner owner_;
+  RecordedCounts counts_;
   cudaGraphExec_t executable_ = nullptr;
   std::vector<void*> kept_;  // page-locked: a copy from other memory might wait for the stream
 };

@@ -21,6 +21,11 @@ class Tensor;
 enum class Layout : uint8_t;  // kernels/tensor/tensor.h
 class KernelTable;            // kernels/ops/ops.h: the rows of this device
 
+// How many of each a recorded work has. What libraries launch is among them.
+struct RecordedCounts {
+  int64_t kernels = 0, copies = 0, fills = 0;
+};
+
 // Work that a device has recorded.
 class RecordedWork {
  public:
@@ -29,6 +34,7 @@ class RecordedWork {
   RecordedWork(const RecordedWork&) = delete;
   RecordedWork& operator=(const RecordedWork&) = delete;
   virtual void run() = 0;  // enqueues it once more
+  virtual RecordedCounts counts() const = 0;
 };
 
 // Not thread-safe: one thread at a time uses a device. Its kernels may use many threads internally.

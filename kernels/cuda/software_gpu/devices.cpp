@@ -93,12 +93,12 @@ cudaStream_t stream_of(cudaStream_t handle) {
   throw CallError{cudaErrorInvalidResourceHandle, "no such stream"};
 }
 
-void enqueue(cudaStream_t handle, std::function<void()> work) {
+void enqueue(cudaStream_t handle, std::function<void()> work, NodeKind kind) {
   const std::lock_guard lock(runtime_mutex());
   const cudaStream_t stream = stream_of(handle);
   SoftwareDevice& device = devices()[static_cast<size_t>(stream->device)];
   if (stream->captured) {
-    stream->captured->push_back(std::move(work));
+    stream->captured->push_back({std::move(work), kind});
     return;
   }
   // The default stream and the blocking ones wait for what the others hold now.

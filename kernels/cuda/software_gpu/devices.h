@@ -14,8 +14,12 @@
 
 #include "kernels/cuda/software_gpu/streams.h"
 
+struct CUgraphNode_st {
+  std::function<void()> run;
+  halfmark::kernels::software_gpu::NodeKind kind;
+};
 // Work that graphs repeat.
-using GraphWork = std::vector<std::function<void()>>;
+using GraphWork = std::vector<CUgraphNode_st>;
 
 struct CUstream_st {
   int device = 0;

@@ -1,5 +1,6 @@
 // Stream capture and graphs: CUDA Runtime API, "Stream Management" and "Graph Management". A graph is the work of one stream
 // in its order; a capture ends without a graph if something waited for the stream meanwhile.
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
@@ -69,8 +70,40 @@ void launch(cudaGraphExec_t handle, cudaStream_t stream) {
   if (stream_of(stream)->device != executable->device)
     throw CallError{cudaErrorInvalidResourceHandle, "graph and stream are of two devices"};
   enqueue(stream, [work = executable->work] {
-    for (const auto& one : *work) one();
+    for (const CUgraphNode_st& one : *work) one.run();
   });
+}
+
+void list_nodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  size_t found = 0;
+  for (CUgraphNode_st& one : checked_handle(graph)->work) {
+    if (one.kind == NodeKind::none) continue;
+    if (nodes && found < *count) nodes[found] = &one;
+    ++found;
+  }
+  if (nodes && found < *count) std::fill(nodes + found, nodes + *count, nullptr);
+  *count = nodes ? std::min(found, *count) : found;
+}
+
+cudaGraphNodeType type_of(cudaGraphNode_t node) {
+  const auto has_node = [&](cudaGraph_t graph) {
+    return !graph->work.empty() && node >= &graph->work.front() && node <= &graph->work.back();
+  };
+  const auto& graphs = live_handles<cudaGraph_t>();
+  if (std::none_of(graphs.begin(), graphs.end(), has_node)) throw CallError{cudaErrorInvalidValue, "no such node"};
+  switch (node->kind) {
+    case NodeKind::kernel:
+      return cudaGraphNodeTypeKernel;
+    case NodeKind::copy:
+      return cudaGraphNodeTypeMemcpy;
+    case NodeKind::fill:
+      return cudaGraphNodeTypeMemset;
+    case NodeKind::release:
+      return cudaGraphNodeTypeMemFree;
+    case NodeKind::none:
+      break;
+  }
+  return cudaGraphNodeTypeEmpty;
 }
 
 }  // namespace
@@ -94,6 +127,18 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return runtime_call("cudaGraphLaunch", true, [&] { launch(executable, stream); });
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return runtime_call("cudaGraphGetNodes", true, [&] { list_nodes(graph, nodes, count); });
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return runtime_call("cudaGraphNodeGetType", true, [&] { *type = type_of(node); });
+}
+cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t*) {
+  return runtime_call("cudaGraphChildGraphNodeGetGraph", true, [&] {
+    type_of(node);
+    throw CallError{cudaErrorInvalidValue, "the node is no graph"};  // a captured graph launch is its work here
+  });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return runtime_call("cudaGraphDestroy", true, [&] { destroy_handle(graph); });

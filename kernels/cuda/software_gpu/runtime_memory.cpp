@@ -88,26 +88,31 @@ void enqueue_copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
       require_device_range(to, bytes, "the target");
       require_host_range(from, "the source");
       if (pinned().contains(from)) {
-        enqueue(stream, [=] { std::memcpy(check_access(to, bytes, Access::write), from, bytes); });
+        enqueue(
+            stream, [=] { std::memcpy(check_access(to, bytes, Access::write), from, bytes); }, NodeKind::copy);
         return;
       }
       const auto* first = static_cast<const std::byte*>(from);
       auto staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
-      enqueue(stream, [=] { std::memcpy(check_access(to, bytes, Access::write), staged->data(), bytes); });
+      enqueue(
+          stream, [=] { std::memcpy(check_access(to, bytes, Access::write), staged->data(), bytes); }, NodeKind::copy);
       return;
     }
     case cudaMemcpyDeviceToHost:
       require_device_range(from, bytes, "the source");
       require_host_range(to, "the target");
-      enqueue(stream, [=] { std::memcpy(to, check_access(from, bytes, Access::read), bytes); });
+      enqueue(
+          stream, [=] { std::memcpy(to, check_access(from, bytes, Access::read), bytes); }, NodeKind::copy);
       return;
     case cudaMemcpyDeviceToDevice:
       require_device_range(to, bytes, "the target");
       require_device_range(from, bytes, "the source");
-      enqueue(stream, [=] { copy_on_device(to, from, bytes); });
+      enqueue(
+          stream, [=] { copy_on_device(to, from, bytes); }, NodeKind::copy);
       return;
     case cudaMemcpyHostToHost:
-      enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+      enqueue(
+          stream, [=] { std::memcpy(to, from, bytes); }, NodeKind::copy);
       return;
     case cudaMemcpyDefault:
       break;
@@ -118,7 +123,8 @@ void enqueue_copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
 void enqueue_fill(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return;
   require_device_range(to, bytes, "the target");
-  enqueue(stream, [=] { std::memset(check_access(to, bytes, Access::write), value, bytes); });
+  enqueue(
+      stream, [=] { std::memset(check_access(to, bytes, Access::write), value, bytes); }, NodeKind::fill);
 }
 
 void wait_for(cudaStream_t handle) {
@@ -145,7 +151,8 @@ cudaError_t cudaFree(void* address) {
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return runtime_call("cudaFreeAsync", true, [&] {
     require_own(address);
-    enqueue(stream, [address] { global_memory().release(number_of(address)); });
+    enqueue(
+        stream, [address] { global_memory().release(number_of(address)); }, NodeKind::release);
   });
 }
 cudaError_t cudaMallocHost(void** address, size_t bytes) {

@@ -57,7 +57,8 @@ void record(cudaEvent_t handle, cudaStream_t stream_handle) {
   const cudaStream_t stream = stream_of(stream_handle);
   if (event->device != stream->device)
     throw CallError{cudaErrorInvalidResourceHandle, "event and stream are of two devices"};
-  enqueue(stream, [event] { event->milliseconds = now(); });
+  enqueue(
+      stream, [event] { event->milliseconds = now(); }, NodeKind::none);
   event->stream = stream, event->position = stream->enqueued;
 }
 
@@ -66,7 +67,8 @@ void wait_for_event(cudaStream_t stream, cudaEvent_t handle) {
   const cudaStream_t other = event->stream;
   if (!other) return;
   const uint64_t position = event->position;
-  enqueue(stream, [=] { run_until(other, position); });
+  enqueue(
+      stream, [=] { run_until(other, position); }, NodeKind::none);
 }
 
 }  // namespace

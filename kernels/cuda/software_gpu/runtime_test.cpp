@@ -95,6 +95,32 @@ TEST_F(Runtime, CapturedWorkRunsWhenItsGraphIsLaunched) {
   EXPECT_EQ(cudaGraphDestroy(graph), cudaErrorInvalidValue);
 }
 
+TEST_F(Runtime, NodesOfAGraphHaveTheTypeOfTheirWork) {
+  const cudaStream_t stream = new_stream();
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 64), cudaSuccess);
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(memory, 0, 64, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(memory, static_cast<std::byte*>(memory) + 32, 32, cudaMemcpyDeviceToDevice, stream),
+            cudaSuccess);
+  enqueue(stream, [] {});
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  size_t count = 0;
+  ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &count), cudaSuccess);
+  ASSERT_EQ(count, 3u) << "an event is no node";
+  cudaGraphNode_t nodes[3] = {};
+  ASSERT_EQ(cudaGraphGetNodes(graph, nodes, &count), cudaSuccess);
+  std::vector<cudaGraphNodeType> types(3);
+  for (size_t n = 0; n < 3; ++n) EXPECT_EQ(cudaGraphNodeGetType(nodes[n], &types[n]), cudaSuccess);
+  EXPECT_EQ(types, (std::vector{cudaGraphNodeTypeMemset, cudaGraphNodeTypeMemcpy, cudaGraphNodeTypeKernel}));
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphNodeGetType(nodes[0], &types[0]), cudaErrorInvalidValue);
+}
+
 TEST_F(Runtime, ACaptureThatIsWaitedForGivesNoGraph) {
   const auto waits = {+[](cudaStream_t stream) { return cudaStreamSynchronize(stream); },
                       +[](cudaStream_t stream) { return cudaStreamQuery(stream); },
