@@ -31,10 +31,10 @@ void Scaler::enqueue_unscale(Device& device, const std::vector<Param*>& params) 
   if (found_inf_.empty()) found_inf_ = Tensor(device, Shape{1}, DType::f32);
   found_inf_.fill(0);
   const auto inverse = static_cast<float>(1 / scale_);
-  for (Param* param : params) {
-    if (param->grad.empty()) continue;
-    run(Unscale{.gradient = param->grad, .found_inf = found_inf_, .inverse_scale = inverse});
-  }
+  Tensors gradients;
+  for (const Param* param : params)
+    if (!param->grad.empty()) gradients.push_back(param->grad);
+  if (!gradients.empty()) run(Unscale{.gradients = gradients, .found_inf = found_inf_, .inverse_scale = inverse});
 }
 
 bool Scaler::overflowed() const { return is_dynamic() && found_inf_.values()[0] != 0; }

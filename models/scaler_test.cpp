@@ -178,6 +178,18 @@ TEST(Scaler, DetectsOverflowInTheScaledGradients) {
   EXPECT_FALSE(scaler.unscale(*test_device(), {&good})) << "the flag of the previous step is reset";
 }
 
+TEST(Scaler, UnscalesAllGradientsInOneOperation) {
+  Scaler scaler(dynamic());
+  Param first = with_gradient(65536), none{"none", {}, {}, {}}, second = with_gradient(131072, DType::f64);
+  const kernels::KernelLog log;
+  EXPECT_FALSE(scaler.unscale(*test_device(), {&first, &none, &second}));
+  ASSERT_EQ(log.entries().size(), 1u);
+  EXPECT_EQ(log.entries()[0].calls, 1u);
+  EXPECT_EQ(first.grad.values()[0], 1);
+  EXPECT_EQ(second.grad.values()[0], 2);
+  EXPECT_FALSE(scaler.unscale(*test_device(), {&none})) << "nothing to unscale";
+}
+
 TEST(Scaler, DoesNotFlagAnOverflowCausedByUnscaling) {
   ScalerSpec spec = dynamic();
   spec.initial = 0.25;

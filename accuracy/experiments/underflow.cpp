@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,7 +102,8 @@ void compare_scaled(Device& device, DType low, const std::vector<double>& x, dou
   const std::vector<double> plain = cast_by_device(device, low, x), narrow = cast_by_device(device, low, scaled);
   const Shape shape{static_cast<int64_t>(x.size())};
   Tensor gradient = Tensor::from(device, shape, DType::f32, narrow), found_inf = Tensor::zeros(device, {1}, DType::f32);
-  run(Unscale{.gradient = gradient, .found_inf = found_inf, .inverse_scale = static_cast<float>(1 / scale)});
+  run(Unscale{
+      .gradients = std::span(&gradient, 1), .found_inf = found_inf, .inverse_scale = static_cast<float>(1 / scale)});
   const std::vector<double> unscaled = gradient.values();
   const double least = power_of_two(format.min_exponent());
   for (size_t i = 0; i < x.size(); ++i) {

@@ -84,16 +84,6 @@ void add_bias(Device& device, const AddBias& op) {
   launch_add_bias(cuda.stream(), channels(op.x), array(op.x), array(op.bias), array(op.out));
 }
 
-Refusal unscale_refuses(const Device&, const Unscale& op) {
-  if (op.found_inf.dtype() != DType::f32)
-    return "needs found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
-  return refuses({&op.gradient, &op.found_inf}, {&op.gradient});
-}
-void unscale(Device& device, const Unscale& op) {
-  CudaDevice& cuda = on(device);
-  launch_unscale(cuda.stream(), count(op.gradient), array(op.gradient), op.found_inf.as<float>(), op.inverse_scale);
-}
-
 Refusal softmax_backward_refuses(const Device&, const SoftmaxCrossEntropyBackward& op) {
   if (Refusal r = not_readable({&op.labels})) return r;
   return refuses({&op.log_probabilities}, {&op.log_probabilities, &op.dlogits});
@@ -120,7 +110,6 @@ void add_elementwise_rows(KernelTable& table) {
   table.of<Scale>().push_back({"cuda", Speed::real, scale_refuses, scale});
   table.of<Add>().push_back({"cuda", Speed::real, add_refuses, add});
   table.of<AddBias>().push_back({"cuda", Speed::real, add_bias_refuses, add_bias});
-  table.of<Unscale>().push_back({"cuda", Speed::real, unscale_refuses, unscale});
   table.of<SoftmaxCrossEntropyBackward>().push_back({"cuda", Speed::real, softmax_backward_refuses, softmax_backward});
 }
 

@@ -91,17 +91,6 @@ struct PlusBias {
   }
 };
 
-template <class Wide>
-struct Unscaled {
-  using Computes = std::true_type;
-  float* found_inf;
-  Wide inverse_scale;
-  __device__ Wide operator()(uint32_t, Wide gradient) const {
-    if (formulas::overflowed(gradient)) *found_inf = 1;  // every writer writes the same value
-    return formulas::unscale(gradient, inverse_scale);
-  }
-};
-
 // Rounded in another mode than to nearest even. Element i of memory is element i of the noise in logical order.
 __global__ void __launch_bounds__(kMapThreads)
     cast_rounded(Channels c, uint32_t n, AnyTyped x, void* out, DType dtype, Rounding rounding, uint64_t seed) {
@@ -233,16 +222,6 @@ void launch_add_bias(cudaStream_t stream, const Channels& c, Array x, Array bias
                     PlusBias<Wide, AnyTyped>{AnyTyped(bias), channels, inner});
   });
   launched("add_bias");
-}
-
-void launch_unscale(cudaStream_t stream, uint32_t n, Array gradient, float* found_inf, float inverse_scale) {
-  with_access({gradient.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    start_one<Wide>(stream, n, Access(gradient), Access(gradient),
-                    Unscaled<Wide>{found_inf, static_cast<Wide>(inverse_scale)});
-  });
-  launched("unscale");
 }
 
 void launch_pause(cudaStream_t stream, uint32_t microseconds) {

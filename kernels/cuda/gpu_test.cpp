@@ -199,6 +199,22 @@ TEST_F(Gpu, RecordedWorkCountsItsKernelsCopiesAndFills) {
   EXPECT_EQ(recorded->counts().copies, 1);
 }
 
+TEST_F(Gpu, AllGradientsAreUnscaledInOneKernelForEachArithmetic) {
+  const auto halves = [&](int64_t n, DType dtype) {
+    return Tensor::from(gpu(), {n}, dtype, std::vector<double>(static_cast<size_t>(n), 0.5));
+  };
+  std::vector<Tensor> gradients{halves(5000, DType::f32), halves(3, DType::f16), halves(7, DType::f64),
+                                halves(4096, DType::bf16)};
+  Tensor found = Tensor::zeros(gpu(), {1}, DType::f32);
+  const auto recorded =
+      gpu().record([&] { run(Unscale{.gradients = gradients, .found_inf = found, .inverse_scale = 2}); });
+  EXPECT_EQ(recorded->counts().kernels, 2) << "one in fp32, one in fp64";
+  recorded->run();
+  for (const Tensor& gradient : gradients)
+    EXPECT_EQ(gradient.values(), std::vector<double>(static_cast<size_t>(gradient.elements()), 1.0));
+  EXPECT_EQ(found.values()[0], 0);
+}
+
 TEST_F(Gpu, NothingElseUsesTheMemoryOfRecordedWork) {
   constexpr int64_t kElements = 5000;
   const auto filled = [&](double value) {

@@ -57,7 +57,6 @@ void launch_activation(cudaStream_t, size_t activation, uint32_t n, Array x, Arr
 void launch_activation_backward(cudaStream_t, size_t activation, uint32_t n, Array kept, Array dy, Array dx);
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
-void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
 
 // reduce.cu. `scratch` has the wide type: doubles if `wide`, else floats.
 size_t channel_scratch_elements(const Channels&);  // number of wide elements that those below need
@@ -278,7 +277,7 @@ struct DelayedScaleBatch {
 static_assert(sizeof(DelayedScaleBatch) + 128 < 32764);
 void launch_delayed_scaling_step(cudaStream_t, const DelayedScaleBatch&, uint32_t count, bool ends_step);
 
-// optimizer.cu, clip.cu. The tensors of a launch are its parameters, of which CUDA 12.1 and later take up to 32764 bytes.
+// optimizer.cu, gradients.cu. The tensors of a launch are its parameters, of which CUDA 12.1 and later take up to 32764 bytes.
 constexpr uint32_t kMostTensors = 400;
 struct UpdatedArrays {  // as UpdatedTensors; null: absent
   void *parameter, *gradient, *first, *second, *compensation, *low;
@@ -315,7 +314,8 @@ void launch_adam_step(cudaStream_t, const UpdateBatch&, const StepForm&, AdamKin
                       const formulas::AdamConstants<float>* narrow, const formulas::AdamConstants<double>* wide);
 uint32_t launch_sum_squares(cudaStream_t, const GradientBatch&, double* parts);  // returns how many; at most its blocks
 void launch_root_of_sum(cudaStream_t, uint32_t n, const double* parts, Array norm);
-// In fp64 if `wide`.
+// These in fp64 if `wide`.
+void launch_unscale(cudaStream_t, const GradientBatch&, bool wide, float* found_inf, float inverse_scale);
 void launch_clip(cudaStream_t, const GradientBatch&, bool wide, Array norm, double limit);
 
 // quantize.cu. Rules and their names: number/quantizer.cpp.

@@ -1,5 +1,5 @@
-// Rows of the optimizers' steps, of the norm of the gradients and of clipping; their kernels are in optimizer.cu and clip.cu. All
-// tensors of one arithmetic are in one launch, kMostTensors at most.
+// Rows of the steps of optimizers (kernels in optimizer.cu), and of unscaling, the norm of gradients and clipping by it
+// (gradients.cu). All tensors of one arithmetic are in one launch, kMostTensors at most.
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -124,6 +124,27 @@ Refusal gradients_refuse(const Tensors& gradients, const Tensor& norm) {
   return {};
 }
 
+// launch(batch, wide) for the gradients in fp64 and for all others.
+template <class Launch>
+void each_gradients_by_width(std::span<Tensor> gradients, Launch launch) {
+  for (const bool wide : {false, true})
+    each_gradients(
+        gradients, [wide](const Tensor& gradient) { return (gradient.dtype() == DType::f64) == wide; },
+        [&](const GradientBatch& batch, uint32_t) { launch(batch, wide); });
+}
+
+Refusal unscale_refuses(const Device&, const Unscale& op) {
+  if (op.found_inf.dtype() != DType::f32)
+    return "needs found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
+  return gradients_refuse(op.gradients, op.found_inf);
+}
+void unscale(Device& device, const Unscale& op) {
+  CudaDevice& cuda = on(device);
+  each_gradients_by_width(op.gradients, [&](const GradientBatch& batch, bool wide) {
+    launch_unscale(cuda.stream(), batch, wide, op.found_inf.as<float>(), op.inverse_scale);
+  });
+}
+
 Refusal norm_refuses(const Device&, const GradientNorm& op) { return gradients_refuse(op.gradients, op.norm); }
 void norm(Device& device, const GradientNorm& op) {
   CudaDevice& cuda = on(device);
@@ -145,12 +166,9 @@ Refusal clip_refuses(const Device&, const ClipGradients& op) {
 }
 void clip(Device& device, const ClipGradients& op) {
   CudaDevice& cuda = on(device);
-  for (const bool wide : {false, true})
-    each_gradients(
-        op.gradients, [wide](const Tensor& gradient) { return (gradient.dtype() == DType::f64) == wide; },
-        [&](const GradientBatch& batch, uint32_t) {
-          launch_clip(cuda.stream(), batch, wide, array(op.norm), op.limit);
-        });
+  each_gradients_by_width(op.gradients, [&](const GradientBatch& batch, bool wide) {
+    launch_clip(cuda.stream(), batch, wide, array(op.norm), op.limit);
+  });
 }
 
 }  // namespace
@@ -158,6 +176,7 @@ void clip(Device& device, const ClipGradients& op) {
 void add_optimizer_rows(KernelTable& table) {
   table.of<SgdStep>().push_back({"cuda", Speed::real, sgd_refuses, sgd});
   table.of<AdamStep>().push_back({"cuda", Speed::real, adam_refuses, adam});
+  table.of<Unscale>().push_back({"cuda", Speed::real, unscale_refuses, unscale});
   table.of<GradientNorm>().push_back({"cuda", Speed::real, norm_refuses, norm});
   table.of<ClipGradients>().push_back({"cuda", Speed::real, clip_refuses, clip});
 }

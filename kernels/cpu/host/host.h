@@ -28,7 +28,7 @@ void add_poolings(KernelTable& table);
 void add_images(KernelTable& table);     // channels copied, images resampled
 void add_sequences(KernelTable& table);  // softmax, embedding, dropout, permute, lstm_cell
 void add_attention(KernelTable& table);
-void add_training(KernelTable& table);  // softmax_cross_entropy, unscale
+void add_training(KernelTable& table);  // softmax_cross_entropy
 void add_losses(KernelTable& table);
 void add_ctc(KernelTable& table);
 void add_optimizers(KernelTable& table);  // steps, norm and clipping of gradients

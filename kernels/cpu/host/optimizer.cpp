@@ -1,5 +1,6 @@
-// The optimizers' steps and clipping as host loops: one parallel region for all parameters.
+// The optimizers' steps, unscaling and clipping as host loops: one parallel region for all parameters.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -259,6 +260,47 @@ Refusal refuses_clip(const Device&, const ClipGradients& op) {
   return refuses_dtypes({&op.norm});
 }
 
+Refusal refuses_unscale(const Device&, const Unscale& op) {
+  if (op.found_inf.dtype() != DType::f32) return "found_inf must be f32";
+  for (const Tensor& gradient : op.gradients)
+    if (Refusal refusal = refuses_dtypes({&gradient})) return refusal;
+  return {};
+}
+
+template <class T>
+bool unscale_piece(Tensor& gradient, const Piece& piece, T factor) {
+  alignas(64) T buffer[kBlock], result[kBlock];
+  int found = 0;
+  for (int64_t i = piece.begin; i < piece.end; i += kBlock) {
+    const int64_t count = std::min(kBlock, piece.end - i);
+    const T* g = read(gradient, i, count, buffer);
+    T* r = writable(gradient, i, result);
+    for (int64_t j = 0; j < count; ++j) {
+      found |= formulas::overflowed(g[j]);
+      r[j] = formulas::unscale(g[j], factor);
+    }
+    written(gradient, i, count, r);
+  }
+  return found != 0;
+}
+
+std::vector<int64_t> sizes_of(std::span<const Tensor> gradients) {
+  std::vector<int64_t> sizes;
+  for (const Tensor& gradient : gradients) sizes.push_back(stored_elements(gradient));
+  return sizes;
+}
+
+void run_unscale(Device&, const Unscale& op) {
+  std::atomic<bool> found{false};
+  each_piece(sizes_of(op.gradients), [&](const Piece& piece) {
+    Tensor& gradient = op.gradients[piece.item];
+    if (gradient.dtype() == DType::f64 ? unscale_piece<double>(gradient, piece, op.inverse_scale)
+                                       : unscale_piece<float>(gradient, piece, op.inverse_scale))
+      found = true;
+  });
+  if (found) *op.found_inf.as<float>() = 1;
+}
+
 template <class T>
 void clip_piece(Tensor& gradient, const Piece& piece, T factor) {
   alignas(64) T buffer[kBlock], result[kBlock];
@@ -276,9 +318,7 @@ void run_clip(Device&, const ClipGradients& op) {
   const double norm = load(op.norm.dtype(), op.norm.data(), 0);
   const auto factor = formulas::clip_factor(static_cast<float>(norm), static_cast<float>(op.limit));
   const auto wide_factor = formulas::clip_factor(norm, op.limit);
-  std::vector<int64_t> sizes;
-  for (const Tensor& gradient : op.gradients) sizes.push_back(stored_elements(gradient));
-  each_piece(sizes, [&](const Piece& piece) {
+  each_piece(sizes_of(op.gradients), [&](const Piece& piece) {
     Tensor& gradient = op.gradients[piece.item];
     gradient.dtype() == DType::f64 ? clip_piece<double>(gradient, piece, wide_factor)
                                    : clip_piece<float>(gradient, piece, factor);
@@ -290,6 +330,7 @@ void run_clip(Device&, const ClipGradients& op) {
 void add_optimizers(KernelTable& table) {
   add_row<SgdStep, refuses_step<SgdStep>, run_sgd>(table);
   add_row<AdamStep, refuses_step<AdamStep>, run_adam>(table);
+  add_row<Unscale, refuses_unscale, run_unscale>(table);
   add_row<GradientNorm, refuses_norm, run_norm>(table);
   add_row<ClipGradients, refuses_clip, run_clip>(table);
 }

@@ -1,6 +1,5 @@
-// Cross-entropy of plain labels, and unscaling, as host loops.
+// Cross-entropy of plain labels as host loops.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -82,43 +81,11 @@ void run_loss_backward(Device&, const SoftmaxCrossEntropyBackward& op) {
   computes_in_double({&op.log_probabilities, &op.dlogits}) ? loss_backward<double>(op) : loss_backward<float>(op);
 }
 
-Refusal refuses_unscale(const Device&, const Unscale& op) {
-  if (op.found_inf.dtype() != DType::f32) return "found_inf must be f32";
-  return refuses_dtypes({&op.gradient});
-}
-
-template <class T>
-void unscale(const Unscale& op) {
-  std::atomic<bool> found{false};
-  const T factor = op.inverse_scale;
-  parallel_for(stored_elements(op.gradient), kGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) T buffer[kBlock], result[kBlock];
-    for (int64_t i = begin; i < end; i += kBlock) {
-      const int64_t count = std::min(kBlock, end - i);
-      const T* g = read(op.gradient, i, count, buffer);
-      T* r = writable(op.gradient, i, result);
-      int bad = 0;
-      for (int64_t j = 0; j < count; ++j) {
-        bad |= formulas::overflowed(g[j]);
-        r[j] = formulas::unscale(g[j], factor);
-      }
-      if (bad) found = true;
-      written(op.gradient, i, count, r);
-    }
-  });
-  if (found) *op.found_inf.as<float>() = 1;
-}
-
-void run_unscale(Device&, const Unscale& op) {
-  op.gradient.dtype() == DType::f64 ? unscale<double>(op) : unscale<float>(op);
-}
-
 }  // namespace
 
 void add_training(KernelTable& table) {
   add_row<SoftmaxCrossEntropy, refuses_loss, run_loss>(table);
   add_row<SoftmaxCrossEntropyBackward, refuses_loss_backward, run_loss_backward>(table);
-  add_row<Unscale, refuses_unscale, run_unscale>(table);
 }
 
 }  // namespace halfmark::kernels::host

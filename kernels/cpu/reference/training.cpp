@@ -12,15 +12,16 @@ namespace {
 
 void unscale(Device&, const Unscale& op) {
   bool found = false;
-  const auto apply = [&](auto values) {
+  const auto apply = [&](Tensor& gradient, auto values) {
     using T = typename decltype(values)::value_type;
     for (T& value : values) {
       found = found || formulas::overflowed(value);
       value = formulas::unscale(value, static_cast<T>(op.inverse_scale));
     }
-    write(op.gradient, values);
+    write(gradient, values);
   };
-  wants_fp64(op.gradient) ? apply(read<double>(op.gradient)) : apply(read<float>(op.gradient));
+  for (Tensor& gradient : op.gradients)
+    wants_fp64(gradient) ? apply(gradient, read<double>(gradient)) : apply(gradient, read<float>(gradient));
   if (found) write(op.found_inf, std::vector<double>{1});
 }
 

@@ -183,8 +183,6 @@ void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const RunCase<
 template <>
 void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
                                               const RunCase<SoftmaxCrossEntropyBackward>& run_case);
-template <>
-void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case);
 // loss.cpp
 template <>
 void Cases<CrossEntropy>::each(const CaseRequest& request, const RunCase<CrossEntropy>& run_case);
@@ -200,6 +198,8 @@ template <>
 void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdStep>& run_case);
 template <>
 void Cases<AdamStep>::each(const CaseRequest& request, const RunCase<AdamStep>& run_case);
+template <>
+void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case);
 template <>
 void Cases<GradientNorm>::each(const CaseRequest& request, const RunCase<GradientNorm>& run_case);
 template <>

@@ -1,4 +1,4 @@
-// Cases of the optimizers' steps, and of the norm and the clipping of gradients.
+// Cases of the optimizers' steps, and of unscaling, the norm and the clipping of gradients.
 
 #include <cmath>
 #include <cstdint>
@@ -225,21 +225,70 @@ void Cases<AdamStep>::each(const CaseRequest& request, const RunCase<AdamStep>& 
 
 namespace {
 
-// Gradients of several shapes, of which one value may be replaced.
-std::vector<Tensor> gradient_list(const CaseRequest& request, DType dtype, double bad) {
+// Gradients of several shapes, the last of unscale_count elements. replace(values, number) may change them.
+template <class Replace>
+std::vector<Tensor> gradient_list(const CaseRequest& request, DType dtype, Replace replace) {
   std::vector<Shape> shapes = request.axes.more_updated;
   shapes.push_back({request.axes.unscale_count});
   std::vector<Tensor> gradients;
   for (const Shape& shape : shapes)
     gradients.push_back(filled_tensor(request, shape, dtype, Layout::plain, [&] {
       std::vector<double> values = random_values(shape.elements(), 1 + gradients.size());
-      if (bad != 0) values[values.size() / 2] = bad;
+      replace(values, gradients.size());
       return values;
     }));
   return gradients;
 }
+// With a value of each gradient replaced; by 0: none.
+std::vector<Tensor> gradient_list(const CaseRequest& request, DType dtype, double bad) {
+  return gradient_list(request, dtype, [&](std::vector<double>& values, size_t) {
+    if (bad != 0) values[values.size() / 2] = bad;
+  });
+}
 
 }  // namespace
+
+template <>
+void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case) {
+  const Axes& axes = request.axes;
+  const size_t last_gradient = axes.more_updated.size(), last = static_cast<size_t>(axes.unscale_count) - 1;
+  // A value of one gradient is `bad`, if that is not 0.
+  const auto each = [&](DType dtype, float factor, double bad, size_t number, size_t place, double already) {
+    std::vector<Tensor> gradients = gradient_list(request, dtype, [&](std::vector<double>& values, size_t gradient) {
+      if (bad != 0 && gradient == number) values[place] = bad;
+    });
+    Tensor found = Tensor::from(request.device, {1}, DType::f32, std::vector<double>{already});
+    const std::string name = std::string(name_of(dtype)) + " times " + std::to_string(factor) + " with " +
+                             std::to_string(bad) + " at " + std::to_string(place) + " of " + std::to_string(number);
+    run_case(name, Unscale{.gradients = gradients, .found_inf = found, .inverse_scale = factor},
+             [&](CaseResult& result) {
+               int exponent = 0;
+               const bool exact = std::frexp(factor, &exponent) == 0.5f;
+               for (const Tensor& gradient : gradients) {
+                 std::vector<double> expected = result.before(gradient), slack(expected.size());
+                 for (size_t i = 0; i < expected.size(); ++i) {
+                   expected[i] *= static_cast<double>(factor);
+                   if (!exact && std::isfinite(expected[i]))
+                     slack[i] = gamma(1, wide_format(dtype)) * std::fabs(expected[i]);
+                 }
+                 result.expect_close(gradient, expected, slack);
+               }
+               result.expect_exact(found, {bad != 0 || already != 0 ? 1.0 : 0.0}, "found_inf");
+             });
+  };
+  for (const DType dtype : axes.unscale_dtypes)
+    for (const float factor : axes.inverse_scales)
+      for (const double already : axes.found_before)
+        for (const double bad : axes.unscale_bad) {
+          if (bad == 0) {
+            each(dtype, factor, bad, 0, 0, already);
+            continue;
+          }
+          for (const size_t place : {size_t{0}, last / 2, last - 50, last})
+            each(dtype, factor, bad, last_gradient, place, already);
+          if (last_gradient > 0) each(dtype, factor, bad, 0, 0, already);
+        }
+}
 
 template <>
 void Cases<GradientNorm>::each(const CaseRequest& request, const RunCase<GradientNorm>& run_case) {

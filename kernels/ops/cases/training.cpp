@@ -1,4 +1,4 @@
-// Cases of softmax with cross-entropy and of unscaling.
+// Cases of softmax with cross-entropy.
 
 #include <algorithm>
 #include <cmath>
@@ -138,39 +138,6 @@ void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
                  result.expect_close(dlogits, expected, slack);
                });
     }
-}
-
-template <>
-void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case) {
-  const Axes& axes = request.axes;
-  const auto last = static_cast<size_t>(axes.unscale_count - 1);
-  const auto each = [&](DType dtype, float factor, double bad, size_t place, double already) {
-    Tensor gradient = filled_tensor(request, {axes.unscale_count}, dtype, Layout::plain, [&] {
-      std::vector<double> values = random_values(axes.unscale_count, 1);
-      if (bad != 0) values[place] = bad;
-      return values;
-    });
-    Tensor found = Tensor::from(request.device, {1}, DType::f32, std::vector<double>{already});
-    const std::string name = std::string(name_of(dtype)) + " times " + std::to_string(factor) + " with " +
-                             std::to_string(bad) + " at " + std::to_string(place);
-    run_case(name, Unscale{.gradient = gradient, .found_inf = found, .inverse_scale = factor}, [&](CaseResult& result) {
-      std::vector<double> expected = result.before(gradient), slack(expected.size());
-      int exponent = 0;
-      const bool exact = std::frexp(factor, &exponent) == 0.5f;
-      for (size_t i = 0; i < expected.size(); ++i) {
-        expected[i] *= static_cast<double>(factor);
-        if (!exact && std::isfinite(expected[i])) slack[i] = gamma(1, wide_format(dtype)) * std::fabs(expected[i]);
-      }
-      result.expect_close(gradient, expected, slack);
-      result.expect_exact(found, {bad != 0 || already != 0 ? 1.0 : 0.0}, "found_inf");
-    });
-  };
-  for (const DType dtype : axes.unscale_dtypes)
-    for (const float factor : axes.inverse_scales)
-      for (const double already : axes.found_before)
-        for (const double bad : axes.unscale_bad)
-          for (const size_t place : {size_t{0}, last / 2, last - 50, last})
-            if (bad != 0 || place == 0) each(dtype, factor, bad, place, already);
 }
 
 }  // namespace halfmark::kernels::ops_cases

@@ -11,15 +11,18 @@
 
 namespace halfmark::kernels {
 
-// found_inf <- 1 if any gradient is not finite (otherwise unchanged); gradient <- gradient * inverse_scale, including
-// non-finite ones. As torch.amp.GradScaler, it tests the gradient before it is unscaled.
+// found_inf <- 1 if a value of any gradient is not finite (otherwise unchanged); gradient <- gradient * inverse_scale,
+// including non-finite ones. As torch.amp.GradScaler, it tests gradients before they are unscaled.
 struct Unscale {
   static constexpr std::string_view name = "unscale";
-  Tensor& gradient;
+  std::span<Tensor> gradients;
   Tensor& found_inf;  // [1] f32
   float inverse_scale = 1;
   void check() const;
-  void visit(auto&& v) const { visit_updated(v, "gradient", gradient), visit_updated(v, "found_inf", found_inf); }
+  void visit(auto&& v) const {
+    visit_list(v, gradients, [&](Tensor& gradient) { visit_updated(v, "gradient", gradient); });
+    visit_updated(v, "found_inf", found_inf);
+  }
 };
 
 // norm <- square root of the sum of the squares of all gradients: summed in fp64 in any order, rounded once.

@@ -1,5 +1,5 @@
-// The norm of all gradients, and clipping by it: up to kMostTensors gradients in one launch. A block works on neighbouring
-// elements: 4096 of one gradient where they are scaled, up to 64 times as many of several where their squares are added.
+// Unscaling of all gradients, their norm, and clipping by it: up to kMostTensors gradients in one launch. A block works on
+// neighbouring elements: 4096 of one gradient where they change, up to 64 times as many of several where their squares are added.
 #include <algorithm>
 #include <cstdint>
 
@@ -82,9 +82,9 @@ __global__ void __launch_bounds__(kMostRowThreads) root_of_sum(uint32_t n, const
   if (threadIdx.x == 0) norm.store<double>(0, sqrt(sum));
 }
 
-// Elements `from` to `to` times the factor; `from` is a multiple of kPerBlock.
-template <class Wide, class Access>
-__device__ __forceinline__ void scale_elements(const Access& x, uint32_t from, uint32_t to, Wide factor) {
+// x <- f(x) for elements `from` to `to`; `from` is a multiple of kPerBlock.
+template <class Wide, class Access, class F>
+__device__ __forceinline__ void map_elements(const Access& x, uint32_t from, uint32_t to, const F& f) {
   if constexpr (Access::kFours) {
     constexpr uint32_t kShare = Access::kNeighbours;
     const uint32_t whole = from + (to - from) / kShare * kShare;
@@ -93,30 +93,44 @@ __device__ __forceinline__ void scale_elements(const Access& x, uint32_t from, u
       Wide values[kShare];
       x.template load_all<Wide, kShare>(i, values);
 #pragma unroll
-      for (uint32_t k = 0; k < kShare; ++k) values[k] *= factor;
+      for (uint32_t k = 0; k < kShare; ++k) values[k] = f(values[k]);
       x.template store_all<Wide, kShare>(i, values);
     }
     from = whole;
   }
 #pragma unroll 1
-  for (uint32_t i = from + threadIdx.x; i < to; i += kThreads)
-    x.template store<Wide>(i, x.template load<Wide>(i) * factor);
+  for (uint32_t i = from + threadIdx.x; i < to; i += kThreads) x.template store<Wide>(i, f(x.template load<Wide>(i)));
+}
+
+// x <- f(x) for this block's elements of a gradient.
+template <class Wide, class F>
+__device__ __forceinline__ void map_gradient(const GradientBatch& batch, const F& f) {
+  const GradientArray& one = batch.tensors[tensor_of_block(batch)];
+  const Array all{one.data, one.dtype};
+  const uint32_t from = (blockIdx.x - one.first_block) * kPerBlock,
+                 to = one.elements - from < kPerBlock ? one.elements : from + kPerBlock;
+  if constexpr (sizeof(Wide) == sizeof(float)) {
+    if (all.dtype == DType::f32) return map_elements<Wide>(Typed<float>(all), from, to, f);
+    if (all.dtype == DType::f16) return map_elements<Wide>(Typed<__half>(all), from, to, f);
+    if (all.dtype == DType::bf16) return map_elements<Wide>(Typed<__nv_bfloat16>(all), from, to, f);
+  }
+  map_elements<Wide>(AnyTyped(all), from, to, f);
+}
+
+template <class Wide>
+__global__ void __launch_bounds__(kThreads)
+    unscale(const __grid_constant__ GradientBatch batch, float* found_inf, Wide inverse_scale) {
+  map_gradient<Wide>(batch, [&](Wide gradient) {
+    if (formulas::overflowed(gradient)) *found_inf = 1;  // every writer writes the same value
+    return formulas::unscale(gradient, inverse_scale);
+  });
 }
 
 template <class Wide>
 __global__ void __launch_bounds__(kThreads)
     clip(const __grid_constant__ GradientBatch batch, AnyTyped norm, Wide limit) {
-  const GradientArray& one = batch.tensors[tensor_of_block(batch)];
-  const Array all{one.data, one.dtype};
-  const uint32_t from = (blockIdx.x - one.first_block) * kPerBlock,
-                 to = one.elements - from < kPerBlock ? one.elements : from + kPerBlock;
   const Wide factor = formulas::clip_factor(norm.load<Wide>(0), limit);
-  if constexpr (sizeof(Wide) == sizeof(float)) {
-    if (all.dtype == DType::f32) return scale_elements(Typed<float>(all), from, to, factor);
-    if (all.dtype == DType::f16) return scale_elements(Typed<__half>(all), from, to, factor);
-    if (all.dtype == DType::bf16) return scale_elements(Typed<__nv_bfloat16>(all), from, to, factor);
-  }
-  scale_elements(AnyTyped(all), from, to, factor);
+  map_gradient<Wide>(batch, [&](Wide gradient) { return gradient * factor; });
 }
 
 uint32_t blocks_of(const GradientBatch& batch) {
@@ -140,6 +154,14 @@ uint32_t launch_sum_squares(cudaStream_t stream, const GradientBatch& batch, dou
 void launch_root_of_sum(cudaStream_t stream, uint32_t n, const double* parts, Array norm) {
   root_of_sum<<<1, row_threads(n), 0, stream>>>(n, parts, AnyTyped(norm));
   launched("gradient_norm");
+}
+
+void launch_unscale(cudaStream_t stream, const GradientBatch& batch, bool wide, float* found_inf, float inverse_scale) {
+  if (wide)
+    unscale<double><<<blocks_of(batch), kThreads, 0, stream>>>(batch, found_inf, inverse_scale);
+  else
+    unscale<float><<<blocks_of(batch), kThreads, 0, stream>>>(batch, found_inf, inverse_scale);
+  launched("unscale");
 }
 
 void launch_clip(cudaStream_t stream, const GradientBatch& batch, bool wide, Array norm, double limit) {
