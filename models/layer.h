@@ -54,7 +54,7 @@ class Pass {
   bool recomputes = false;  // a forward that ran before in this step: a checkpoint
   // Casts of parameters are kept until the pass ends. Off, as torch.autocast(cache_enabled=False): each use casts anew.
   bool caches_casts = true;
-  bool fuses = false;    // product and bias, and batch norm and ReLU, are one operation
+  bool fuses = false;    // product and bias, batch norm and ReLU, a norm and the cast of its result are one operation
   ScaleUpdates updates;  // of delayed scaling, made when the pass ends
 
   const Policy& policy() const { return *policy_; }  // of the layer that runs

@@ -66,9 +66,9 @@ const std::vector<MetricRow>& throughput_table() {
        "1: a step makes the same calls of the same kernels as under fp32, so there is nothing to be faster; 0: it does "
        "not"},
       {"speedup.fused", "1", Better::higher, Kind::sampled,
-       "seconds of a step with separate operations for product, bias and their gradients, for batch norm, sum and ReLU "
-       "/ "
-       "seconds with one for each product or norm, timed in turn; as speedup.step"},
+       "seconds of a step with separate operations for product, bias and their gradients, for batch norm, sum and "
+       "ReLU, "
+       "for norms of rows and casts / seconds with one for each product or norm, timed in turn; as speedup.step"},
       {"speedup.launch", "1", Better::higher, Kind::sampled,
        "seconds of a step launched kernel by kernel / seconds of its graph, timed in turn; as speedup.step"},
       {"time.launch_gap", "s", Better::lower, Kind::sampled,

@@ -138,17 +138,30 @@ Channels values_of_entries(const RowNormForm& s, uint32_t rows) {
   return {rows * s.width / (s.entries * s.repeat), s.entries, s.repeat, s.repeat == 1};
 }
 
+// start(half()) if one dtype is f32 and the other one of 16 bits, which `half` has; whether it has started a kernel. Other
+// mixtures are read and written one element at a time.
+template <class Start>
+bool start_mixed(DType wide, DType narrow, Start start) {
+  if (wide != DType::f32) return false;
+  if (narrow == DType::f16) return start(__half());
+  return narrow == DType::bf16 && start(__nv_bfloat16());
+}
+
 }  // namespace
 
 void launch_normalize_rows(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const RowNormArrays& a,
                            double epsilon) {
+  if (start_mixed(a.x.dtype, a.out.dtype, [&](auto half) {
+        return start_normalize_packs<float, float, decltype(half)>(stream, rows, s, a, epsilon);
+      }))
+    return launched("normalize_rows");
   with_access({a.x.dtype, a.out.dtype}, {a.scale.dtype, a.shift.dtype, a.mean.dtype, a.inverse.dtype},
               [&](auto choice) {
                 using Access = typename decltype(choice)::Access;
                 using Wide = typename decltype(choice)::Wide;
                 using T = typename ElementOf<Access>::Type;
                 if constexpr (!std::is_void_v<T>)
-                  if (start_normalize_packs<Wide, T>(stream, rows, s, a, epsilon)) return;
+                  if (start_normalize_packs<Wide, T, T>(stream, rows, s, a, epsilon)) return;
                 normalize_rows<Wide><<<rows, row_threads(s.width), 0, stream>>>(
                     s, Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), Access(a.out), AnyTyped(a.mean),
                     AnyTyped(a.inverse), static_cast<Wide>(epsilon));
@@ -164,6 +177,10 @@ size_t entry_scratch_elements(const RowNormForm& s, uint32_t rows) {
 
 void launch_normalize_rows_backward(cudaStream_t stream, uint32_t rows, const RowNormForm& s, bool wide, void* scratch,
                                     const RowNormBackwardArrays& a) {
+  if (!wide && a.dx.dtype == DType::f32 && start_mixed(a.x.dtype, a.dy.dtype, [&](auto half) {
+        return start_normalize_packs_backward<float, float, decltype(half)>(stream, rows, s, scratch, a);
+      }))
+    return;
   with_wide_access(
       {a.x.dtype, a.dy.dtype, a.dx.dtype},
       {a.scale.dtype, a.mean.dtype, a.inverse.dtype, a.dscale.dtype, a.dshift.dtype}, wide, [&](auto choice) {
@@ -171,7 +188,7 @@ void launch_normalize_rows_backward(cudaStream_t stream, uint32_t rows, const Ro
         using Wide = typename decltype(choice)::Wide;
         using T = typename ElementOf<Access>::Type;
         if constexpr (!std::is_void_v<T>)
-          if (start_normalize_packs_backward<Wide, T>(stream, rows, s, scratch, a)) return;
+          if (start_normalize_packs_backward<Wide, T, T>(stream, rows, s, scratch, a)) return;
         // Before dx, which may be dy.
         if (a.dscale.data || a.dshift.data)
           sum_channels(stream, values_of_entries(s, rows),
@@ -180,7 +197,7 @@ void launch_normalize_rows_backward(cudaStream_t stream, uint32_t rows, const Ro
         RowNormBackwardArrays rest = a;
         rest.dscale = rest.dshift = {};
         if constexpr (!std::is_void_v<T>)
-          if (start_normalize_packs_backward<Wide, T>(stream, rows, s, nullptr, rest)) return;
+          if (start_normalize_packs_backward<Wide, T, T>(stream, rows, s, nullptr, rest)) return;
         normalize_rows_backward<Wide><<<rows, row_threads(s.width), 0, stream>>>(
             s, Access(a.x), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.mean), AnyTyped(a.inverse), Access(a.dx));
         launched("normalize_rows_backward");

@@ -76,10 +76,11 @@ struct OverRow {
   }
 };
 
-// The row stays as it was read, so that it needs half as many registers if it is of 16 bits.
-template <class Wide, class T, uint32_t kPacks, bool kOfWarp>
+// The row stays as it was read, so that it needs half as many registers if it is of 16 bits. The result has the type of x,
+// or a narrower one.
+template <class Wide, class T, class Out, uint32_t kPacks, bool kOfWarp>
 __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
-    normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, AnyTyped scale, AnyTyped shift, T* out,
+    normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, AnyTyped scale, AnyTyped shift, Out* out,
                     AnyTyped means, AnyTyped inverses, Wide epsilon) {
   constexpr uint32_t N = kPack<T>;
   __shared__ Wide shared[kMostWarps];
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
     load_parameters<T, N>(s, shift, me.row, number * N, Wide(0), result);
 #pragma unroll
     for (uint32_t k = 0; k < N; ++k) result[k] = fma(factor[k], (plain(given[p][k]) - mean) * inverse, result[k]);
-    store_pack(out, me.row * all + number, result);
+    store_pack_of<N>(out, me.row * all + number, result);
   });
   if (me.lane != 0 || me.row >= rows) return;
   inverses.store<Wide>(me.row, inverse);
@@ -152,9 +153,9 @@ inline uint32_t parts_of_rows(uint32_t rows, uint32_t width) {
 
 // P: packs of a thread. kColumns: columns are entries, whose gradients are added up (and written if `partial` is not
 // null).
-template <class Wide, class T, uint32_t P, bool kColumns>
+template <class Wide, class T, class Given, uint32_t P, bool kColumns>
 __global__ void __launch_bounds__(kMostRowThreads)
-    normalize_packs_backward(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, const T* dy, AnyTyped scale,
+    normalize_packs_backward(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, const Given* dy, AnyTyped scale,
                              const Wide* means, const Wide* inverses, T* dx, Pair<Wide>* partial) {
   constexpr uint32_t N = kPack<T>, V = P * N;
   __shared__ Wide shared[kRowSumPlaces];
@@ -166,14 +167,15 @@ __global__ void __launch_bounds__(kMostRowThreads)
   Wide dscale[V], dshift[V];
 #pragma unroll
   for (uint32_t k = 0; k < V; ++k) dscale[k] = 0, dshift[k] = 0;
-  Pack<T> given_x[P], given_dy[P];
+  Pack<T> given_x[P];
+  Pack<Given, N> given_dy[P];
   Wide mean = 0, inverse = 0;
   const auto fetch = [&](uint32_t row) {
     if (row >= rows || !inside) return;
 #pragma unroll
     for (uint32_t p = 0; p < P; ++p) {
       given_x[p] = load_pack(x, row * all + lane + p * apart);
-      given_dy[p] = load_pack(dy, row * all + lane + p * apart);
+      given_dy[p] = load_pack_of<N>(dy, row * all + lane + p * apart);
     }
     if (s.centred) mean = means[row];
     inverse = inverses[row];
@@ -270,22 +272,22 @@ bool parameters_fit(const RowNormForm& s, const Array& scale, const Array& shift
 }
 
 // These return whether they have started a kernel.
-template <class Wide, class T>
+template <class Wide, class T, class Out>
 bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const RowNormArrays& a,
                            double epsilon) {
   const RowShape shape = row_shape(rows, s.width, kPack<T>);
   if (!shape.fits || !parameters_fit<T, Wide>(s, a.scale, a.shift)) return false;
   if (!starts_pack(a.x.data) || !starts_pack(a.out.data)) return false;
   with_row_shape(shape, [&](auto packs, auto of_warp) {
-    normalize_packs<Wide, T, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
+    normalize_packs<Wide, T, Out, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
         s, rows, shape.lanes, static_cast<const T*>(a.x.data), AnyTyped(a.scale), AnyTyped(a.shift),
-        static_cast<T*>(a.out.data), AnyTyped(a.mean), AnyTyped(a.inverse), static_cast<Wide>(epsilon));
+        static_cast<Out*>(a.out.data), AnyTyped(a.mean), AnyTyped(a.inverse), static_cast<Wide>(epsilon));
   });
   return true;
 }
 
 // The gradients of the parameters too if columns are entries.
-template <class Wide, class T>
+template <class Wide, class T, class Given>
 bool start_normalize_packs_backward(cudaStream_t stream, uint32_t rows, const RowNormForm& s, void* scratch,
                                     const RowNormBackwardArrays& a) {
   BackwardShape shape = backward_shape(s.width, kPack<T>);
@@ -303,16 +305,17 @@ bool start_normalize_packs_backward(cudaStream_t stream, uint32_t rows, const Ro
   auto* partial = sums ? static_cast<Pair<Wide>*>(scratch) : nullptr;
   const auto start = [&](auto kernel) {
     kernel<<<blocks, shape.threads, 0, stream>>>(
-        s, rows, shape.lanes, static_cast<const T*>(a.x.data), static_cast<const T*>(a.dy.data), AnyTyped(a.scale),
+        s, rows, shape.lanes, static_cast<const T*>(a.x.data), static_cast<const Given*>(a.dy.data), AnyTyped(a.scale),
         static_cast<const Wide*>(a.mean.data), static_cast<const Wide*>(a.inverse.data), static_cast<T*>(a.dx.data),
         partial);
   };
   constexpr uint32_t kTwo = sizeof(T) > 2 ? 2 : 1;
   if (two)
-    columns ? start(normalize_packs_backward<Wide, T, kTwo, true>)
-            : start(normalize_packs_backward<Wide, T, kTwo, false>);
+    columns ? start(normalize_packs_backward<Wide, T, Given, kTwo, true>)
+            : start(normalize_packs_backward<Wide, T, Given, kTwo, false>);
   else
-    columns ? start(normalize_packs_backward<Wide, T, 1, true>) : start(normalize_packs_backward<Wide, T, 1, false>);
+    columns ? start(normalize_packs_backward<Wide, T, Given, 1, true>)
+            : start(normalize_packs_backward<Wide, T, Given, 1, false>);
   launched("normalize_rows_backward");
   if (!sums) return true;
   add_parts<Wide><<<blocks_for(s.width, kEndColumns), kEndColumns * kEndLines, 0, stream>>>(

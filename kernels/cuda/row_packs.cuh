@@ -15,11 +15,15 @@ template <class T>
 constexpr uint32_t kPack = 16 / sizeof(T);  // values of one access
 // Words, of which values are taken when they are used: split into halves where it is loaded, a pack would be waited for
 // there.
-template <class T>
+template <class T, uint32_t N = kPack<T>>
 struct Pack {
-  uint4 words;
+  using Words = typename UnitOfBytes<N * sizeof(T)>::Type;
+  Words words;
   __device__ __forceinline__ uint32_t word(uint32_t k) const {
-    return k == 0 ? words.x : k == 1 ? words.y : k == 2 ? words.z : words.w;
+    if constexpr (sizeof(Words) == 8)
+      return k == 0 ? words.x : words.y;
+    else
+      return k == 0 ? words.x : k == 1 ? words.y : k == 2 ? words.z : words.w;
   }
   __device__ __forceinline__ T operator[](uint32_t k) const {
     if constexpr (sizeof(T) == 8) {
@@ -57,23 +61,29 @@ __device__ __forceinline__ float plain(__nv_bfloat16 x) {
   return __uint_as_float(static_cast<uint32_t>(__bfloat16_as_ushort(x)) << 16);
 }
 
+template <uint32_t N, class T>
+__device__ __forceinline__ Pack<T, N> load_pack_of(const T* data, uint32_t number) {
+  return reinterpret_cast<const Pack<T, N>*>(data)[number];
+}
 template <class T>
 __device__ __forceinline__ Pack<T> load_pack(const T* data, uint32_t number) {
-  return reinterpret_cast<const Pack<T>*>(data)[number];
+  return load_pack_of<kPack<T>>(data, number);
 }
-template <class T, class Wide>
-__device__ __forceinline__ void widen_pack(const Pack<T>& pack, Wide* x) {
+template <class T, uint32_t N, class Wide>
+__device__ __forceinline__ void widen_pack(const Pack<T, N>& pack, Wide* x) {
 #pragma unroll
-  for (uint32_t k = 0; k < kPack<T>; ++k) x[k] = plain(pack[k]);
+  for (uint32_t k = 0; k < N; ++k) x[k] = plain(pack[k]);
 }
 
+template <uint32_t N, class T, class Wide>
+__device__ __forceinline__ void store_pack_of(T* data, uint32_t number, const Wide* x) {
+  Neighbours<T, N> pack;
+  narrow_all<N>(x, pack.values);
+  pack.write(data + number * N);
+}
 template <class T, class Wide>
 __device__ __forceinline__ void store_pack(T* data, uint32_t number, const Wide* x) {
-  struct alignas(16) Stored {
-    T values[kPack<T>];
-  } pack;
-  narrow_all<kPack<T>>(x, pack.values);
-  reinterpret_cast<Stored*>(data)[number] = pack;
+  store_pack_of<kPack<T>>(data, number, x);
 }
 
 // N neighbours from element `first` on, a multiple of N, of an operand of type T or Wide.

@@ -98,41 +98,66 @@ std::vector<double> around(int64_t count, double middle, uint64_t seed) {
   return values;
 }
 
+// Layer norm or RMS norm and its gradients. `narrow`: the dtype of the result and of its gradient.
+std::vector<Tensor> norm_of(Device& device, const RowForm& form, bool layer, DType narrow, bool by_casts = false) {
+  const DType wide = wide_of(form.dtype), given = by_casts ? form.dtype : narrow;
+  RowForm of_dy = form;
+  of_dy.dtype = narrow;
+  const Tensor none, x = numbers(device, form, 1), dy = numbers(device, of_dy, 2),
+                     scale = Tensor::from(device, {form.width}, layer ? wide : form.dtype, around(form.width, 1, 3)),
+                     shift = layer ? Tensor::from(device, {form.width}, wide, around(form.width, 0, 4)) : none;
+  const Shape shape{form.rows, form.width};
+  Tensor out(device, shape, given), dx(device, shape, form.dtype), inverse(device, {form.rows}, wide),
+      dscale(device, {form.width}, wide), mean, dshift, rounded(device, shape, narrow), widened(device, shape, given);
+  if (layer) mean = Tensor(device, {form.rows}, wide), dshift = Tensor(device, {form.width}, wide);
+  run(NormalizeRows{.x = x,
+                    .scale = scale,
+                    .shift = shift,
+                    .out = out,
+                    .mean = mean,
+                    .inverse = inverse,
+                    .width = form.width,
+                    .centred = layer,
+                    .epsilon = 1e-3});
+  if (by_casts) run(Cast{.x = out, .out = rounded}), run(Cast{.x = dy, .out = widened});
+  run(NormalizeRowsBackward{.x = x,
+                            .dy = by_casts ? widened : dy,
+                            .scale = scale,
+                            .mean = mean,
+                            .inverse = inverse,
+                            .dx = dx,
+                            .dscale = dscale,
+                            .dshift = dshift,
+                            .width = form.width,
+                            .centred = layer});
+  std::vector<Tensor> results{by_casts ? rounded : out, inverse, dx, dscale};
+  if (layer) results.push_back(mean), results.push_back(dshift);
+  return results;
+}
+
 TEST_F(GpuRowPacks, NormsOfEveryWidth) {
   each_form([&](const RowForm& form) {
     for (const bool layer : {true, false})
-      compare(form, [&](Device& device) {
-        const DType wide = wide_of(form.dtype);
-        const Tensor none,
-            x = numbers(device, form, 1), dy = numbers(device, form, 2),
-            scale = Tensor::from(device, {form.width}, layer ? wide : form.dtype, around(form.width, 1, 3)),
-            shift = layer ? Tensor::from(device, {form.width}, wide, around(form.width, 0, 4)) : none;
-        Tensor out(device, {form.rows, form.width}, form.dtype), dx(device, {form.rows, form.width}, form.dtype),
-            inverse(device, {form.rows}, wide), dscale(device, {form.width}, wide), mean, dshift;
-        if (layer) mean = Tensor(device, {form.rows}, wide), dshift = Tensor(device, {form.width}, wide);
-        run(NormalizeRows{.x = x,
-                          .scale = scale,
-                          .shift = shift,
-                          .out = out,
-                          .mean = mean,
-                          .inverse = inverse,
-                          .width = form.width,
-                          .centred = layer,
-                          .epsilon = 1e-3});
-        run(NormalizeRowsBackward{.x = x,
-                                  .dy = dy,
-                                  .scale = scale,
-                                  .mean = mean,
-                                  .inverse = inverse,
-                                  .dx = dx,
-                                  .dscale = dscale,
-                                  .dshift = dshift,
-                                  .width = form.width,
-                                  .centred = layer});
-        std::vector<Tensor> results{out, inverse, dx, dscale};
-        if (layer) results.push_back(mean), results.push_back(dshift);
-        return results;
-      });
+      for (const DType narrow : {form.dtype, DType::f16, DType::bf16}) {
+        if (narrow != form.dtype && form.dtype != DType::f32) continue;
+        RowForm rounded = form;
+        rounded.dtype = narrow;
+        compare(rounded, [&](Device& device) { return norm_of(device, form, layer, narrow); });
+      }
+  });
+}
+
+TEST_F(GpuRowPacks, NormsThatRoundTheirResultHaveTheBitsOfACast) {
+  each_form([&](const RowForm& form) {
+    // Beyond 8192 values, and in slices, a mixture of dtypes is read in another order.
+    if (form.dtype != DType::f32 || form.width > 8192 || form.apart) return;
+    for (const bool layer : {true, false})
+      for (const DType narrow : {DType::f16, DType::bf16}) {
+        const std::vector<Tensor> one = norm_of(gpu(), form, layer, narrow),
+                                  casts = norm_of(gpu(), form, layer, narrow, true);
+        for (size_t t = 0; t < one.size(); ++t)
+          EXPECT_EQ(one[t].codes(), casts[t].codes()) << form.text() << ": tensor " << t;
+      }
   });
 }
 

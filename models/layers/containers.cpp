@@ -73,6 +73,10 @@ class Sequential : public Layer, public FusibleNorm {
   Tensor forward_until(size_t end, Pass& pass, const Tensor& x, Saved* saved) {
     Tensor y = x;
     for (size_t i = 0; i < end; ++i) {
+      if (FusibleRowNorm* norm = norm_before_linear(pass, i)) {
+        y = norm->forward_for(pass, y, "linear", saved);
+        continue;
+      }
       const FusedActivation f = fused_after(pass, i);
       FusibleNorm* norm = norm_before_relu(pass, i);
       if (f == FusedActivation::none && !norm) {
@@ -118,6 +122,10 @@ class Sequential : public Layer, public FusibleNorm {
     if (!pass.fuses || i + 1 >= layers_.size()) return nullptr;
     if (layers_[i + 1]->fused_activation(pass) != FusedActivation::relu) return nullptr;
     return layers_[i]->fusible_norm(pass, false);
+  }
+  // Layer i, if it rounds its result for the next layer; else null.
+  FusibleRowNorm* norm_before_linear(const Pass& pass, size_t i) const {
+    return linear_at(pass, i + 1) ? dynamic_cast<FusibleRowNorm*>(layers_[i].get()) : nullptr;
   }
   // The layer as one that can fuse, or null.
   FusibleLinear* linear_at(const Pass& pass, size_t i) const {

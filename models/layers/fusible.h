@@ -1,7 +1,8 @@
-// What a container needs to know of a layer to fuse it with what follows: an activation, or an addition and ReLU.
+// What a container needs to know of a layer to fuse it with what follows: an activation, an addition and ReLU, or a cast.
 #pragma once
 
 #include <functional>
+#include <string_view>
 
 #include "kernels/ops/ops.h"
 #include "models/layer.h"
@@ -42,6 +43,14 @@ class FusibleNorm {
   virtual Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& branch, Saved* saved) = 0;
   // The gradient of x from that of the result. The branch gets its own after the norm, before the layers in front of that.
   virtual Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward& branch) = 0;
+};
+
+// A norm of rows. Before a linear layer that can fuse, it rounds its result to the dtype to which that layer would cast it, and
+// takes the gradient in that dtype. The bits are those of separate casts; taps see the rounded result.
+class FusibleRowNorm {
+ public:
+  virtual ~FusibleRowNorm() = default;
+  virtual Tensor forward_for(Pass& pass, const Tensor& x, std::string_view next_operation, Saved* saved) = 0;
 };
 
 }  // namespace halfmark::models

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/fusible.h"
 #include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
@@ -19,7 +20,7 @@ struct RowNorm {
   double epsilon;
 };
 
-class RowNormLayer : public TappedLayer {
+class RowNormLayer : public TappedLayer, public FusibleRowNorm {
  public:
   // torch.nn.LayerNorm, RMSNorm, GroupNorm: scale 1, shift 0.
   RowNormLayer(const Init& init, std::string name, const RowNorm& norm) : TappedLayer(std::move(name)), norm_(norm) {
@@ -40,13 +41,28 @@ class RowNormLayer : public TappedLayer {
   int64_t pixels(const Shape& x) const { return norm_.groups ? x.elements() / (x[0] * x[1]) : 1; }
   int64_t width(const Shape& x) const { return norm_.groups ? x[1] / norm_.groups * pixels(x) : norm_.entries; }
 
-  Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
+  Tensor forward_for(Pass& pass, const Tensor& x, std::string_view next_operation, Saved* saved) override {
+    const DType own = result_dtype(pass, x), next = pass.input_dtype(next_operation, own);
+    Tensor y = normalised(pass, x, is_exact_in(own, next) ? next : own, saved);
+    if (pass.tap) pass.look("activation/" + name(), y);
+    return y;
+  }
+  Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
+    return normalised(pass, x, result_dtype(pass, x), saved);
+  }
+  DType result_dtype(const Pass& pass, const Tensor& x) const {
+    return pass.output_dtype(norm_.operation, pass.input_dtype(norm_.operation, x.dtype()));
+  }
+  // Whether every number of `narrow` is one of `wide`.
+  static bool is_exact_in(DType wide, DType narrow) { return wider(wide, narrow) == wide; }
+
+  Tensor normalised(Pass& pass, const Tensor& x_given, DType dtype, Saved* saved) {
     const Tensor x = pass.plain(pass.input(norm_.operation, x_given));
     const Tensor scale = pass.weight(norm_.operation, scale_);
     const Tensor shift = norm_.centred ? pass.weight(norm_.operation, shift_) : Tensor();
     const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Shape rows{x.elements() / width(x.shape())};
-    Tensor y = pass.fresh(x.shape(), pass.output_dtype(norm_.operation, x.dtype()));
+    Tensor y = pass.fresh(x.shape(), dtype);
     Tensor inverse(pass.device, rows, wide), mean = norm_.centred ? Tensor(pass.device, rows, wide) : Tensor();
     run(NormalizeRows{.x = x,
                       .scale = scale,
@@ -68,7 +84,9 @@ class RowNormLayer : public TappedLayer {
     const Tensor mean = norm_.centred ? saved.take() : Tensor();
     const Tensor x = saved.take(), inverse = saved.take(), scale = saved.take();
     const TensorSpec given = saved.take_spec();
-    const Tensor dy = pass.operand(pass.cast(dy_given, x.dtype()));
+    // A pass that fuses leaves an exact cast of the gradient to the operation.
+    const bool casts = !pass.fuses || !is_exact_in(x.dtype(), dy_given.dtype());
+    const Tensor dy = pass.operand(casts ? pass.cast(dy_given, x.dtype()) : dy_given);
     Tensor dx = pass.fresh(x.shape(), x.dtype()), none;
     const auto differentiate = [&](Tensor& dscale, Tensor& dshift) {
       run(NormalizeRowsBackward{.x = x,
