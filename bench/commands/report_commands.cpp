@@ -51,7 +51,8 @@ void add_show_command(CommandLine& line, Program&) {
       .option("report", arguments->file, "report file, as halfmark run writes it", kRequired)
       .words("words", arguments->words,
              "show these records only: a word matches a whole part of the id or an axis=value, * as a glob; words "
-             "about the same part or axis are alternatives (fp16 bf16), others must all match (convnet fp16)")
+             "about the same part or axis are alternatives (fp16 bf16), others must all match (convnet fp16); "
+             "fused=off also matches records that do not name the axis fused")
       .flag("--layers", arguments->layers,
             "a row for each tensor that underflows, overflows or loses bits, worst first; needs records of the harness "
             "range")

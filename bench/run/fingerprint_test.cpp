@@ -15,7 +15,8 @@ TEST(Fingerprint, ChangesWithOneBitAndNotWithTimes) {
   Measurement time{.metric = "time.step", .value = 3};
   time.kind = Kind::sampled;
   findings.measurements.push_back(time);
-  findings.measurements.push_back({.metric = "images.channels_last", .value = 1});
+  for (const char* metric : {"images.channels_last", "graph.kernels", "graph.copies", "graph.fills"})
+    findings.measurements.push_back({.metric = metric, .value = 1});
   EXPECT_EQ(fingerprint_of(findings), before);
   findings.measurements[0].value = std::nextafter(1.0, 2.0);
   EXPECT_NE(fingerprint_of(findings), before);

@@ -74,10 +74,10 @@ const std::vector<MetricRow>& throughput_table() {
       {"time.launch_gap", "s", Better::lower, Kind::sampled,
        "median of the rounds: seconds of a step launched kernel by kernel - seconds of its graph"},
       {"graph.kernels", "1", Better::lower, Kind::information,
-       "kernels of a step recorded as a CUDA graph, those that libraries launch included"},
+       "kernels in the CUDA graph of a step, or in both under a dynamic loss scale; those of libraries included"},
       {"graph.copies", "1", Better::lower, Kind::information,
-       "copies of the same graph, between host and device or on it"},
-      {"graph.fills", "1", Better::lower, Kind::information, "memory of the same graph that is filled with a value"},
+       "copies in these graphs; the host's read of the overflow flag between them is none"},
+      {"graph.fills", "1", Better::lower, Kind::information, "fills of memory (memset) in these graphs"},
       {"time.device", "s", Better::lower, Kind::information,
        "median seconds of a hot step whose launches the host all enqueued while the device paused, so that no kernel "
        "waited for its launch; of steps launched kernel by kernel on a GPU"},

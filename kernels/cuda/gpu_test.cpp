@@ -194,6 +194,9 @@ TEST_F(Gpu, RecordedWorkCountsItsKernelsCopiesAndFills) {
     const Tensor zeros = Tensor::zeros(gpu(), {1000}, DType::f32), more = Tensor::zeros(gpu(), {500}, DType::f32);
     const Tensor from_host = Tensor::from(gpu(), {1000}, DType::f32, std::vector<double>(1000, 2.0));
   });
+  const auto outer = gpu().record([&] { recorded->run(), run(Add{.a = sum, .b = one, .out = sum}), recorded->run(); });
+  EXPECT_EQ(outer->counts().kernels, 7) << "with those of the graphs in it";
+  EXPECT_EQ(outer->counts().fills, 4);
   EXPECT_EQ(recorded->counts().kernels, 3);
   EXPECT_EQ(recorded->counts().fills, 2);
   EXPECT_EQ(recorded->counts().copies, 1);

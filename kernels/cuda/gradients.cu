@@ -109,7 +109,9 @@ __device__ __forceinline__ void map_gradient(const GradientBatch& batch, const F
   const Array all{one.data, one.dtype};
   const uint32_t from = (blockIdx.x - one.first_block) * kPerBlock,
                  to = one.elements - from < kPerBlock ? one.elements : from + kPerBlock;
-  if constexpr (sizeof(Wide) == sizeof(float)) {
+  if constexpr (sizeof(Wide) == sizeof(double)) {
+    if (all.dtype == DType::f64) return map_elements<Wide>(Typed<double>(all), from, to, f);
+  } else {
     if (all.dtype == DType::f32) return map_elements<Wide>(Typed<float>(all), from, to, f);
     if (all.dtype == DType::f16) return map_elements<Wide>(Typed<__half>(all), from, to, f);
     if (all.dtype == DType::bf16) return map_elements<Wide>(Typed<__nv_bfloat16>(all), from, to, f);
@@ -120,10 +122,12 @@ __device__ __forceinline__ void map_gradient(const GradientBatch& batch, const F
 template <class Wide>
 __global__ void __launch_bounds__(kThreads)
     unscale(const __grid_constant__ GradientBatch batch, float* found_inf, Wide inverse_scale) {
+  bool found = false;  // stored at the end: a store in the loop might be to what the loop loads
   map_gradient<Wide>(batch, [&](Wide gradient) {
-    if (formulas::overflowed(gradient)) *found_inf = 1;  // every writer writes the same value
+    found |= formulas::overflowed(gradient);
     return formulas::unscale(gradient, inverse_scale);
   });
+  if (found) *found_inf = 1;  // every writer writes the same value
 }
 
 template <class Wide>

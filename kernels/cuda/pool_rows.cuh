@@ -30,7 +30,7 @@ constexpr uint32_t kPoolRowGradients<Typed<T>> = sizeof(T) < 2 ? 0 : 8 / sizeof(
 
 struct PoolRows {
   uint32_t threads, height, width;  // of the image that is pooled
-  Divisor groups, rows;             // results of a thread in a row of the result; rows of the result
+  Divisor groups, rows;             // threads of a row of the result; rows of the result
   const uint8_t* in_indices;        // backward; null: the average
   uint8_t* indices;                 // forward; null: not wanted
 };

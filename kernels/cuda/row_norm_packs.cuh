@@ -37,8 +37,8 @@ constexpr uint32_t kHalfWarp = kLanesOfWarp / 2;
 constexpr uint32_t kSecondSums = kMostWarps + kHalfWarp, kRowSumsOfTurn = 2 * kSecondSums;
 constexpr uint32_t kRowSumPlaces = 2 * kRowSumsOfTurn;
 
-// Two sums over the threads of a row, known to all of them. Half of a warp adds up the first sum, half the second. The turns
-// alternate, so that one barrier a row is enough.
+// Two sums over the threads of a row, known to all of them. Where a row has whole warps, half of each warp adds up the first
+// sum and half the second. The turns alternate, so that one barrier a row is enough.
 template <class Wide>
 struct OverRow {
   uint32_t lanes, turn = 0;

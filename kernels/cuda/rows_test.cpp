@@ -166,6 +166,10 @@ TEST_F(GpuRows, MoreParametersThanOneLaunchTakesAreAllUpdated) {
   EXPECT_EQ(norm.values()[0], std::sqrt(squares));
   run(ClipGradients{
       .gradients = gradients, .norm = Tensor::from(gpu(), {1}, DType::f32, std::vector<double>{1}), .limit = 0.5});
+  Tensor found_inf = Tensor::zeros(gpu(), {1}, DType::f32);
+  run(Unscale{.gradients = gradients, .found_inf = found_inf, .inverse_scale = 4});
+  EXPECT_EQ(found_inf.values()[0], 0);
+  run(Unscale{.gradients = gradients, .found_inf = found_inf, .inverse_scale = 0.25F});
   run(SgdStep{.tensors = tensors, .rate = 1});
   const double factor[2] = {static_cast<double>(1 / (1.0F + 1e-6F) * 0.5F), 1 / (1 + 1e-6) * 0.5};
   for (int i = 0; i < kCount; ++i) {
@@ -251,9 +255,17 @@ TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
   struct Form {
     int kernel, stride, pad;
   };
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3})
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::e4m3})
     for (const Form& form : {Form{2, 2, 0}, Form{3, 2, 1}, Form{3, 2, 0}, Form{4, 2, 1}, Form{3, 1, 1}, Form{5, 3, 2}})
-      for (const auto& size : {std::array<int64_t, 3>{3, 11, 8}, {16, 11, 8}, {8, 6, 16}, {5, 4, 24}, {3, 2, 8}}) {
+      for (const auto& size : {std::array<int64_t, 3>{3, 11, 8},
+                               {16, 11, 8},
+                               {8, 6, 16},
+                               {5, 4, 24},
+                               {3, 2, 8},
+                               {5, 4, 12},
+                               {3, 2, 4},
+                               {3, 6, 6},
+                               {3, 2, 2}}) {
         const int64_t channels = size[0], height = size[1], width = size[2];
         if (height + 2 * form.pad < form.kernel) continue;
         const Window window{.stride_h = form.stride, .stride_w = form.stride, .pad_h = form.pad, .pad_w = form.pad};

@@ -164,25 +164,34 @@ TEST_F(SequenceRows, AnLstmCellOfEveryFormAgreesWithTheCpu) {
 }
 
 // Lengths around a block's and around an access's; a slice; each dtype, also in one list with others.
-TEST_F(SequenceRows, ClippingScalesEveryElementOfEveryTensor) {
+TEST_F(SequenceRows, UnscalingAndClippingScaleEveryElementOfEveryTensor) {
   for (const std::vector<DType>& dtypes :
        {std::vector<DType>{DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::e5m2},
         std::vector<DType>{DType::f64, DType::f16}}) {
-    const auto clipped = [&](Device& device) {
+    // `infinite`: the gradient with an infinity.
+    const auto scaled = [&](Device& device, size_t infinite) {
       std::vector<Tensor> gradients;
       for (const DType dtype : dtypes)
         for (const int64_t count : {1, 7, 4095, 4096, 4100, 9001}) {
-          gradients.push_back(Tensor::from(device, {count}, dtype, normal(count, 6)));
+          std::vector<double> values = normal(count, 6);
+          if (gradients.size() == infinite && dtype != DType::e4m3) values.back() = HUGE_VAL;
+          gradients.push_back(Tensor::from(device, {count}, dtype, values));
           gradients.push_back(numbers(device, {count, 3}, dtype, 7, true));
         }
       const Tensor norm = Tensor::from(device, {1}, dtypes[0], std::vector<double>{12});
       run(ClipGradients{.gradients = gradients, .norm = norm, .limit = 5});
-      std::vector<std::vector<double>> values;
+      Tensor found_inf = Tensor::zeros(device, {1}, DType::f32);
+      run(Unscale{.gradients = gradients, .found_inf = found_inf, .inverse_scale = 1.0F / 3});
+      std::vector<std::vector<double>> values{found_inf.values()};
       for (const Tensor& one : gradients) values.push_back(one.values());
       return values;
     };
-    const auto found = clipped(gpu()), expected = clipped(cpu());
-    for (size_t t = 0; t < found.size(); ++t) EXPECT_TRUE(found[t] == expected[t]) << "tensor " << t;
+    const size_t count = dtypes.size() * 12;
+    for (const size_t infinite : {count, size_t{0}, size_t{14}, count - 2}) {
+      const auto found = scaled(gpu(), infinite), expected = scaled(cpu(), infinite);
+      EXPECT_EQ(expected[0][0], infinite == count ? 0 : 1);
+      for (size_t t = 0; t < found.size(); ++t) EXPECT_TRUE(found[t] == expected[t]) << "tensor " << t;
+    }
   }
 }
 

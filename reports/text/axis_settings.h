@@ -16,29 +16,28 @@ class AxisSettings {
   // Axes whose value differs between records of the same policy and harness: best or worst is taken over them.
   std::set<std::string> varied() const;
 
-  // "fused=on (error, throughput of amp-fp16)": the axes that all records of a harness have at one value, in brackets the
-  // harnesses, with the policies if not all have it. Empty if there are none.
+  std::set<std::string> varied(const std::string& policy, const std::string& harness) const;
+
+  // "fused=on (error; throughput: amp-fp16 bf16), steps=100 (memory)": the axes that all records of a harness have at one
+  // value, in brackets the harnesses, each with the policies if not all have it. Empty if there are none.
   std::string common_text() const;
 
-  // Whether there are records of the policy, and whether one of its harnesses has an axis at one value that is not the
-  // default.
-  bool has(const std::string& policy) const;
-  bool has_common(const std::string& policy) const;
+  bool has(const std::string& policy) const;  // whether there are records of it
 
-  // Of one policy, the axes that vary too: "fused=on (error, throughput); steps=100|default (memory)". Two reports whose texts
-  // are equal measured the policy with the same settings.
+  // Of one policy, the axes that vary too: "fused=on (error; throughput), steps=100|default (memory)". Equal texts: the same
+  // values of each axis, though not always the same combinations. Empty: all are at their defaults.
   std::string text_of(const std::string& policy) const;
 
  private:
-  struct Axes {
+  struct Counts {
     size_t records = 0;
     std::map<std::string, std::map<std::string, size_t>> values;  // [axis][value]: records that name it
   };
-  static bool is_common(const Axes& axes, const std::string& axis);
+  static bool is_common(const Counts& counts, const std::string& axis);
   // "on", "100|default": the values of an axis.
-  static std::string values_text(const Axes& axes, const std::string& axis);
+  static std::string values_text(const Counts& counts, const std::string& axis);
 
-  std::map<std::string, std::map<std::string, Axes>> axes_;  // [harness][policy]
+  std::map<std::string, std::map<std::string, Counts>> counts_;  // [harness][policy]
 };
 
 }  // namespace halfmark::reports

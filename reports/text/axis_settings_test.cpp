@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,17 +42,16 @@ NamedReport report_named(const std::string& name, std::vector<Record> records) {
   return named;
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+bool has_part(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 TEST(AxisSettings, NamesTheHarnessesOfAnAxisWithOneValue) {
   const AxisSettings settings =
       all_settings({record_at("fp32", "error", {{"fused", "on"}}), record_at("fp16", "error", {{"fused", "on"}}),
                     record_at("fp32", "throughput", {}), record_at("fp16", "throughput", {{"fused", "on"}})});
-  EXPECT_EQ(settings.common_text(), "fused=on (error, throughput of fp16)");
+  EXPECT_EQ(settings.common_text(), "fused=on (error; throughput: fp16)");
   EXPECT_TRUE(settings.varied().empty());
-  EXPECT_TRUE(settings.has_common("fp32"));
   EXPECT_EQ(settings.text_of("fp32"), "fused=on (error)");
-  EXPECT_EQ(settings.text_of("fp16"), "fused=on (error, throughput)");
+  EXPECT_EQ(settings.text_of("fp16"), "fused=on (error; throughput)");
   EXPECT_FALSE(settings.has("bf16"));
 }
 
@@ -61,49 +62,94 @@ TEST(AxisSettings, AnAxisVariesIfOnlySomeRecordsNameItInAnyOrder) {
     const AxisSettings settings = all_settings(records);
     EXPECT_EQ(settings.varied(), std::set<std::string>{"steps"});
     EXPECT_EQ(settings.common_text(), "");
-    EXPECT_FALSE(settings.has_common("fp16"));
     EXPECT_EQ(settings.text_of("fp16"), "steps=4|default (error)");
   }
 }
 
 TEST(Show, NamesTheSettingsThatAllRecordsOfATableHave) {
   const std::vector<Record> plain = {record_at("fp32", "error", {}), record_at("fp16", "error", {})};
-  EXPECT_FALSE(says(show(report_named("a.json", plain), kOneLine), "settings"));
-  EXPECT_FALSE(says(compare({report_named("a.json", plain)}, kOneLine), "settings"));
+  EXPECT_FALSE(has_part(show(report_named("a.json", plain), kOneLine), "settings"));
+  EXPECT_FALSE(has_part(compare({report_named("a.json", plain)}, kOneLine), "settings"));
   const std::vector<Record> fused = {record_at("fp32", "error", {{"fused", "on"}}),
                                      record_at("fp16", "error", {{"fused", "on"}})};
-  EXPECT_TRUE(says(show(report_named("a.json", fused), kOneLine), "\nsettings: fused=on (error)\n"));
-  EXPECT_TRUE(says(compare({report_named("a.json", fused)}, kOneLine), "\nsettings: fused=on (error)\n"));
+  EXPECT_TRUE(has_part(show(report_named("a.json", fused), kOneLine), "\nsettings: fused=on (error)\n"));
+  EXPECT_TRUE(has_part(compare({report_named("a.json", fused)}, kOneLine), "\nsettings: fused=on (error)\n"));
+}
+
+TEST(AxisSettings, SeparatesPoliciesFromHarnesses) {
+  const AxisSettings settings = all_settings(
+      {record_at("fp16", "convergence", {{"fused", "on"}}), record_at("bf16", "convergence", {{"fused", "on"}}),
+       record_at("fp32", "convergence", {}), record_at("fp32", "error", {{"fused", "on"}, {"steps", "4"}})});
+  EXPECT_EQ(settings.common_text(), "fused=on (convergence: bf16 fp16; error), steps=4 (error)");
+  EXPECT_EQ(settings.varied("fp16", "convergence"), std::set<std::string>{});
+  EXPECT_EQ(settings.varied("fp64", "nothing"), std::set<std::string>{});
 }
 
 TEST(Show, ListsNoPlacesOfAValueThatIsTheSameAtAll) {
-  const auto table = [](double other) {
-    return show(report_named("a.json", {record_at("fp16", "error", {{"sum", "fp16"}, {"data", "zeros"}}, 0),
+  const auto table = [](double other, AxisValues first) {
+    return show(report_named("a.json", {record_at("fp16", "error", std::move(first), 0),
                                         record_at("fp16", "error", {{"sum", "fp32"}}, other)}),
                 kOneLine);
   };
-  EXPECT_TRUE(says(table(0.5), "over data, sum: "));
-  EXPECT_TRUE(says(table(0.5), "output NMSE: fp16 at sum=fp32"));
-  EXPECT_TRUE(says(table(0), "over data, sum: "));
-  EXPECT_FALSE(says(table(0), "output NMSE: fp16 at"));
+  const AxisValues zeros = {{"sum", "fp16"}, {"data", "zeros"}};
+  EXPECT_TRUE(has_part(table(0.5, zeros), "over data, sum: "));
+  EXPECT_TRUE(has_part(table(0.5, zeros), "output NMSE: fp16 at data=default sum=fp32"));
+  EXPECT_TRUE(has_part(table(-0.5, {}), "output NMSE: fp16 at sum=default")) << "the worst is at the default";
+  EXPECT_TRUE(has_part(table(0, zeros), "over data, sum: "));
+  EXPECT_FALSE(has_part(table(0, zeros), "output NMSE: fp16 at"));
+}
+
+TEST(Show, ComparesCasesAndNotTheirPlaces) {
+  const auto record = [](const char* sum, double second) {
+    Record one = record_at("fp16", "error", {{"sum", sum}});
+    one.measurements[0].at = "gradient/a";
+    one.measurements.push_back(one.measurements[0]);
+    one.measurements[1].at = "gradient/b", one.measurements[1].value = second;
+    return one;
+  };
+  const auto table = [&](double other) {
+    return show(report_named("a.json", {record("fp16", 5), record("fp32", other)}), kOneLine);
+  };
+  EXPECT_TRUE(has_part(table(7), "gradient NMSE: fp16 at sum=fp32"));
+  EXPECT_FALSE(has_part(table(5), "gradient NMSE: fp16 at")) << "the worst place of both cases is 5";
+}
+
+TEST(Compare, SaysOfOneReportOverWhichSettingsItsNumbersAre) {
+  const std::string text = compare({report_named("a.json", {record_at("fp16", "error", {}, 0.1),
+                                                            record_at("fp16", "error", {{"steps", "100"}}, 0.5)})},
+                                   kOneLine);
+  EXPECT_TRUE(has_part(text, "over steps: best time, worst of every other metric"));
+  EXPECT_TRUE(has_part(text, "output NMSE: fp16 at steps=100"));
 }
 
 TEST(Compare, SaysWhichReportHasWhichSettings) {
   const NamedReport plain = report_named("old.json", {record_at("fp32", "error", {}), record_at("fp16", "error", {})}),
                     fused = report_named("new.json", {record_at("fp32", "error", {{"fused", "on"}}),
                                                       record_at("fp16", "error", {{"fused", "on"}})});
-  EXPECT_TRUE(says(compare({plain, fused}, kOneLine),
-                   "\nsettings of fp32, fp16: old.json cpu: default; new.json cpu: fused=on (error)\n"));
-  EXPECT_TRUE(says(compare({fused, fused}, kOneLine), "settings of fp32, fp16: new.json cpu: fused=on (error); "));
-  EXPECT_FALSE(says(compare({plain, plain}, kOneLine), "settings"));
+  EXPECT_TRUE(has_part(compare({plain, fused}, kOneLine),
+                       "\nsettings of fp32 fp16: old.json cpu: default; new.json cpu: fused=on (error)\n"));
+  EXPECT_TRUE(has_part(compare({fused, fused}, kOneLine), "\nsettings of fp32 fp16: fused=on (error)\n"));
+  EXPECT_FALSE(has_part(compare({plain, plain}, kOneLine), "settings"));
 }
 
-TEST(Compare, NamesVaryingSettingsOnlyIfTheyDifferBetweenReports) {
+TEST(Compare, NamesVaryingSettings) {
   const Record plain = record_at("fp16", "error", {}), longer = record_at("fp16", "error", {{"steps", "100"}});
   const NamedReport both = report_named("both.json", {plain, longer}), one = report_named("one.json", {plain});
-  EXPECT_FALSE(says(compare({both, both}, kOneLine), "settings"));
-  EXPECT_TRUE(says(compare({both, one}, kOneLine),
-                   "settings of fp16: both.json cpu: steps=100|default (error); one.json cpu: default"));
+  EXPECT_TRUE(has_part(compare({both, both}, kOneLine), "\nsettings of fp16: steps=100|default (error)\n"));
+  EXPECT_TRUE(has_part(compare({both, one}, kOneLine),
+                       "settings of fp16: both.json cpu: steps=100|default (error); one.json cpu: default"));
+}
+
+TEST(Compare, SettingsOfManyPoliciesFitTheTerminal) {
+  std::vector<Record> records;
+  for (const char* policy :
+       {"fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp16-master", "bf16-master", "fp8-current", "mxfp8"})
+    records.push_back(record_at(policy, "error", {{"fused", "on"}}));
+  const NamedReport named = report_named("a.json", records);
+  for (const size_t width : {size_t{60}, size_t{80}}) {
+    std::istringstream lines(compare({named, named}, {.width = width}));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), width) << line;
+  }
 }
 
 }  // namespace

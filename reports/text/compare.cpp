@@ -12,6 +12,7 @@
 #include "reports/record/printable.h"
 #include "reports/record/provenance.h"
 #include "reports/record/subject_facts.h"
+#include "reports/text/settings_text.h"
 #include "reports/text/summary.h"
 
 namespace halfmark::reports {
@@ -78,10 +79,9 @@ std::string precisions_text(const Group& group, const std::vector<Figure>& figur
     }
     table.add(std::move(row));
   }
-  text += table.text(options);
-  if (const std::string common = group.settings.common_text(); !common.empty())
-    text += wrapped("settings: ", printable(common), options.width);
-  return text;
+  std::vector<Figure> shown;
+  for (const size_t place : group.figures) shown.push_back(figures[place]);
+  return text + table.text(options) + settings_text(group, shown, policies, options);
 }
 
 std::string one_report(const NamedReport& named, const TextOptions& options) {
@@ -198,33 +198,30 @@ std::vector<std::string> equal_cases(const Fingerprints& all, const std::string&
   return any ? cells : std::vector<std::string>();
 }
 
-// "settings of fp16, bf16: old.json cpu: default; new.json cpu: fused=on (error)", a line for policies with the same settings.
-// None for a policy of which all columns have the defaults, or the same varying settings.
-std::string settings_text(const std::vector<std::string>& policies, const std::vector<Entry>& entries,
-                          const std::vector<std::string>& columns, const TextOptions& options) {
+// "settings of fp16 bf16: old.json cpu: default; new.json cpu: fused=on (error)", a line for policies with the same settings,
+// which are named once if all columns have them. None for a policy of which all are at their defaults.
+std::string settings_between(const std::vector<std::string>& policies, const std::vector<Entry>& entries,
+                             const std::vector<std::string>& columns, const TextOptions& options) {
   std::vector<std::string> lines;
   std::map<std::string, std::vector<std::string>> policies_of;  // [line]
   for (const std::string& policy : policies) {
     std::vector<std::string> parts;
     std::set<std::string> texts;
-    bool has_common = false;
     for (const Entry& entry : entries) {
       const AxisSettings& settings = entry.group->settings;
       if (!settings.has(policy)) continue;
       const std::string text = settings.text_of(policy);
       texts.insert(text);
-      has_common = has_common || settings.has_common(policy);
       parts.push_back(fmt::format("{}: {}", columns[entry.column], text.empty() ? "default" : text));
     }
-    if (texts.size() < 2 && !has_common) continue;
-    const std::string line = fmt::format("{}", fmt::join(parts, "; "));
+    if (texts.empty() || (texts.size() == 1 && texts.begin()->empty())) continue;
+    const std::string line = texts.size() == 1 ? *texts.begin() : fmt::format("{}", fmt::join(parts, "; "));
     if (policies_of[line].empty()) lines.push_back(line);
     policies_of[line].push_back(policy);
   }
   std::string text;
   for (const std::string& line : lines)
-    text += wrapped(fmt::format("settings of {}: ", printable(fmt::format("{}", fmt::join(policies_of[line], ", ")))),
-                    printable(line), options.width);
+    text += wrapped("settings of ", fmt::format("{}: {}", fmt::join(policies_of[line], " "), line), options.width);
   return text;
 }
 
@@ -312,7 +309,7 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
     }
   }
   return fmt::format("\n{}\n{}{}", toned(printable(subject), Tone::strong, options.colour), table.text(options),
-                     settings_text(policies, entries, columns, options));
+                     settings_between(policies, entries, columns, options));
 }
 
 std::string several_reports(const std::vector<NamedReport>& reports, const TextOptions& options) {

@@ -50,7 +50,13 @@ const Part* matched(const Parts& parts, const std::string& word) {
 
 // Names that a word may have meant: values of axes if it looks like one.
 std::string known_words(const std::vector<Parts>& all, const std::string& word) {
-  const bool is_setting = word.find('=') != std::string::npos;
+  // Names of policies may have a '=' too.
+  const std::string axis = word.substr(0, std::min(word.find('='), word.size()));
+  const bool is_setting = axis.size() < word.size() && std::any_of(all.begin(), all.end(), [&](const Parts& parts) {
+                            return std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
+                              return part.first.kind == Part::Kind::axis && part.first.axis == axis;
+                            });
+                          });
   std::set<std::string> known;
   for (const Parts& parts : all)
     for (const auto& [part, text] : parts)

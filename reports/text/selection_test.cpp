@@ -53,6 +53,7 @@ TEST(Selection, TakesTheDefaultOfAnAxisThatRecordsDoNotName) {
   EXPECT_EQ(records_chosen({"fused=off", "mlp", "error"}), 2u);
   EXPECT_SAYS(complaint([] { records_chosen({"fused=of"}); }),
               "no record matches 'fused=of'; its axes: data=random, fused=default, fused=off, fused=on");
+  EXPECT_SAYS(complaint([] { records_chosen({"amp-fp16+scaler=static:12"}); }), "its subjects and policies: amp-fp16");
   EXPECT_SAYS(complaint([] { records_chosen({"data=default"}); }), "no record matches 'data=default'");
 }
 

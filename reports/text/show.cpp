@@ -20,6 +20,7 @@
 #include "reports/text/layers.h"
 #include "reports/text/lint_text.h"
 #include "reports/text/places_text.h"
+#include "reports/text/settings_text.h"
 #include "reports/text/summary.h"
 
 namespace halfmark::reports {
@@ -153,45 +154,6 @@ Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {
   return {human_ratio(*ratio)};
 }
 
-// "  sum error: amp-fp16 at sum=fp16; bf16 at sum=fp32": the settings with the values that the table shows.
-std::string folded_text(const Group& group, const Figure& figure, const std::vector<std::string>& policies,
-                        const TextOptions& options) {
-  std::vector<std::string> places;
-  const std::set<std::string> varied = group.settings.varied();
-  for (const std::string& policy : policies) {
-    const Value* value = group.value(policy, figure);
-    if (!value || !value->folded) continue;
-    std::vector<std::string> settings;
-    for (const auto& [axis, setting] : *value->axes)
-      if (varied.contains(axis) && !(figure.mean && axis == kReplicates)) settings.push_back(axis + "=" + setting);
-    if (!settings.empty()) places.push_back(fmt::format("{} at {}", policy, fmt::join(settings, " ")));
-  }
-  if (places.empty()) return "";
-  return wrapped(fmt::format("  {}: ", figure.title), printable(fmt::format("{}", fmt::join(places, "; "))),
-                 options.width);
-}
-
-// "  accuracy: 1024 held-out samples for each of 3 seeds; +- standard error": what the means of a column come from.
-std::string means_text(const Group& group, const Figure& figure, const std::vector<std::string>& policies,
-                       const TextOptions& options) {
-  std::set<double> samples;
-  std::set<size_t> seeds;
-  for (const std::string& policy : policies)
-    if (const Value* value = group.value(policy, figure); value && value->error)
-      samples.insert(value->samples), seeds.insert(value->seeds);
-  if (samples.empty()) return "";
-  const auto range = [](const auto& values) {
-    return values.size() == 1 ? fmt::format("{}", *values.begin())
-                              : fmt::format("{} to {}", *values.begin(), *values.rbegin());
-  };
-  const bool one = seeds.size() == 1 && *seeds.begin() == 1;
-  return wrapped(fmt::format("  {}: ", figure.title),
-                 fmt::format("{} samples{}; +- standard error{}", range(samples),
-                             one ? " of one seed" : fmt::format(" for each of {} seeds", range(seeds)),
-                             one ? ", which does not include other seeds" : ""),
-                 options.width);
-}
-
 // What is below the title of a group; nothing if its records have no figure.
 std::string group_text(const Group& group, std::span<const Figure> figures, const TextOptions& options) {
   std::vector<Figure> columns;
@@ -242,21 +204,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
                       fmt::format("{}", fmt::join(reasons, "; ")), options.width);
     }
   }
-  for (const Figure& figure : columns)
-    if (figure.mean) text += means_text(group, figure, policies, options);
-  if (const std::string common = group.settings.common_text(); !common.empty() && !columns.empty())
-    text += wrapped("settings: ", printable(common), options.width);
-  const std::set<std::string> varied = group.settings.varied();
-  const bool has_mean = varied.contains(std::string(kReplicates)) &&
-                        std::any_of(columns.begin(), columns.end(), [](const Figure& figure) { return figure.mean; });
-  if (!varied.empty() && !columns.empty()) {
-    text += wrapped("",
-                    fmt::format("over {}: best time, {}worst of every other metric", fmt::join(varied, ", "),
-                                has_mean ? "mean accuracy of the seeds, " : ""),
-                    options.width);
-    for (const Figure& figure : columns) text += folded_text(group, figure, policies, options);
-  }
-  return text;
+  return text + settings_text(group, columns, policies, options);
 }
 
 // The expected outcome of each case that has one, and whether it was observed.

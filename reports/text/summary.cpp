@@ -42,7 +42,7 @@ bool replaces(const Figure& figure, const Value& candidate, const Value& present
 
 // Whether two values of one figure differ and come from cases with different axes.
 bool differs(const Value& a, const Value& b) {
-  return *a.axes != *b.axes &&
+  return a.record->axes != b.record->axes &&
          (a.suspect != b.suspect || (a.number != b.number && !(std::isnan(a.number) && std::isnan(b.number))));
 }
 
@@ -59,42 +59,35 @@ class FigureIndex {
 
   // `place`: the number of the group.
   void take(Group& group, size_t place, const Record& record) {
-    auto& values = group.values[record.policy];
+    std::map<size_t, Value> own;  // of this case, by figure: the best or worst over the places
     for (const Measurement& one : record.measurements) {
       const auto places = places_.find(one.metric);
       if (places == places_.end()) continue;
       const auto keep = [&](size_t i) {
         const Figure& figure = figures_[i];
         if (figure.mean) return collect(place, record, one, i);
-        Value value{one.value, one.unit, figure.timed && record.status == Status::suspect, &record.axes, one.interval};
+        Value value{one.value, one.unit, figure.timed && record.status == Status::suspect, &record, one.interval};
         if (figure.speed_up) {
           const Measurement* same = find(record, "speedup.same_kernels", one.at);
           value.same_kernels = same && same->value == 1;
         }
-        const auto [found, is_new] = values.try_emplace(figure.title, value);
-        value.folded = found->second.folded || differs(value, found->second);
-        found->second.folded = value.folded;
+        const auto [found, is_new] = own.try_emplace(i, value);
         if (!is_new && replaces(figure, value, found->second)) found->second = std::move(value);
-        group.figures.insert(i);
       };
       for (const size_t i : places->second.patterns)
         if (matches(figures_[i].at, one.at)) keep(i);
       if (const auto exact = places->second.exact.find(one.at); exact != places->second.exact.end())
         std::for_each(exact->second.begin(), exact->second.end(), keep);
     }
+    auto& values = group.values[record.policy];
+    for (auto& [i, value] : own) merge(group, values, i, std::move(value));
   }
 
   // After all records: the mean over the seeds of each setting, and of those the worst.
   void add_means_to(std::vector<Group>& groups) const {
     for (const auto& [key, seeds] : seeds_) {
       Group& group = groups[key.group];
-      const Figure& figure = figures_[key.figure];
-      Value value = mean_of(seeds);
-      auto& values = group.values[key.policy];
-      const auto [found, is_new] = values.try_emplace(figure.title, value);
-      value.folded = found->second.folded = found->second.folded || (!is_new && differs(value, found->second));
-      if (!is_new && replaces(figure, value, found->second)) found->second = std::move(value);
-      group.figures.insert(key.figure);
+      merge(group, group.values[key.policy], key.figure, mean_of(seeds));
     }
   }
 
@@ -111,6 +104,15 @@ class FigureIndex {
     std::map<std::string, std::string> axes;  // without that of the seeds
     auto operator<=>(const MeanKey&) const = default;
   };
+
+  void merge(Group& group, std::map<std::string, Value>& values, size_t i, Value value) const {
+    const Figure& figure = figures_[i];
+    group.figures.insert(i);
+    const auto [found, is_new] = values.try_emplace(figure.title, value);
+    if (is_new) return;
+    value.folded = found->second.folded = found->second.folded || differs(value, found->second);
+    if (replaces(figure, value, found->second)) found->second = std::move(value);
+  }
 
   void collect(size_t group, const Record& record, const Measurement& one, size_t figure) {
     const std::string samples = std::string(family_of(one.metric)) + ".samples";
@@ -133,7 +135,7 @@ class FigureIndex {
     }
     own = std::sqrt(own) / count;
     between = seeds.size() > 1 ? std::sqrt(between / (count - 1) / count) : 0;
-    Value value{mean, seeds[0].unit, false, &seeds[0].record->axes, std::nullopt};
+    Value value{mean, seeds[0].unit, false, seeds[0].record, std::nullopt};
     value.error = std::isnan(between) ? between : std::max(own, between);
     value.seeds = seeds.size(), value.samples = samples;
     return value;

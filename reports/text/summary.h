@@ -50,8 +50,8 @@ struct Figure {
 struct Value {
   double number = 0;
   std::string unit;
-  bool suspect = false;                                      // only suspect records have it
-  const std::map<std::string, std::string>* axes = nullptr;  // of the case that has it, in the report
+  bool suspect = false;            // only suspect records have it
+  const Record* record = nullptr;  // of the case that has it, in the report
   std::optional<Range> interval{};
   bool same_kernels = false;  // of a speed-up: the baseline runs the same kernels
   bool folded = false;        // the best or worst of different values, of cases with different axes

@@ -17,6 +17,7 @@
 struct CUgraphNode_st {
   std::function<void()> run;
   halfmark::kernels::software_gpu::NodeKind kind;
+  std::shared_ptr<CUgraph_st> child{};  // of a graph that was launched while the stream was captured
 };
 // Work that graphs repeat.
 using GraphWork = std::vector<CUgraphNode_st>;

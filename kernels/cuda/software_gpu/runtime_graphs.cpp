@@ -65,13 +65,24 @@ cudaGraphExec_t instantiate(cudaGraph_t graph) {
   return made.release();
 }
 
+std::shared_ptr<CUgraph_st> child_of(const GraphWork& work) {
+  std::shared_ptr<CUgraph_st> child(new CUgraph_st{work}, [](CUgraph_st* graph) {
+    live_handles<cudaGraph_t>().erase(graph);
+    delete graph;
+  });
+  live_handles<cudaGraph_t>().insert(child.get());
+  return child;
+}
+
 void launch(cudaGraphExec_t handle, cudaStream_t stream) {
   const cudaGraphExec_t executable = checked_handle(handle);
   if (stream_of(stream)->device != executable->device)
     throw CallError{cudaErrorInvalidResourceHandle, "graph and stream are of two devices"};
-  enqueue(stream, [work = executable->work] {
+  const auto run = [work = executable->work] {
     for (const CUgraphNode_st& one : *work) one.run();
-  });
+  };
+  enqueue(stream, run, NodeKind::graph);
+  if (const auto& captured = stream_of(stream)->captured) captured->back().child = child_of(*executable->work);
 }
 
 void list_nodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
@@ -100,6 +111,8 @@ cudaGraphNodeType type_of(cudaGraphNode_t node) {
       return cudaGraphNodeTypeMemset;
     case NodeKind::release:
       return cudaGraphNodeTypeMemFree;
+    case NodeKind::graph:
+      return cudaGraphNodeTypeGraph;
     case NodeKind::none:
       break;
   }
@@ -134,10 +147,10 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   return runtime_call("cudaGraphNodeGetType", true, [&] { *type = type_of(node); });
 }
-cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t*) {
+cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* graph) {
   return runtime_call("cudaGraphChildGraphNodeGetGraph", true, [&] {
-    type_of(node);
-    throw CallError{cudaErrorInvalidValue, "the node is no graph"};  // a captured graph launch is its work here
+    if (type_of(node) != cudaGraphNodeTypeGraph) throw CallError{cudaErrorInvalidValue, "the node is no graph"};
+    *graph = node->child.get();
   });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

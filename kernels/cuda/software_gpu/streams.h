@@ -14,7 +14,7 @@
 namespace halfmark::kernels::software_gpu {
 
 // The node that work becomes in a graph. none: it orders work, which is no node.
-enum class NodeKind : uint8_t { kernel, copy, fill, release, none };
+enum class NodeKind : uint8_t { kernel, copy, fill, release, graph, none };
 
 // Appends work to a stream; null is the default stream of the current device. The work runs once, after all earlier
 // work of the stream, when something waits for the stream. It may throw Fault. It must not call this function or a

@@ -92,6 +92,7 @@ Axes tested_axes() {
                 {{2, 5, 16, 15}, 14, 14, {}}};
   axes.in_place = {false, true};
   axes.narrow_bias = axes.narrow_parameters = {false, true};
+  axes.narrow_results = {f16, bf16};
   axes.addends = {AddendForm::none, AddendForm::alike, AddendForm::wide};
   axes.pool_indices = {true, false};
   axes.special_values = true;

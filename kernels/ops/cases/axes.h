@@ -134,9 +134,10 @@ struct Axes {
   std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
   std::vector<bool> narrow_parameters;  // of batch norm: of the dtype of the image, or at least f32
   std::vector<AddendForm> addends = {AddendForm::alike};
-  bool norm_forms = true;          // each kind of row norm, or layer norm only
-  std::vector<bool> pool_indices;  // whether max pooling is tested with them
-  bool special_values;             // zeros, infinities, NaN and the ends of the range, element-wise and in logits
+  bool norm_forms = true;                  // each kind of row norm, or layer norm only
+  std::vector<DType> narrow_results = {};  // of norms of rows in f32: further dtypes of the result, and of its gradient
+  std::vector<bool> pool_indices;          // whether max pooling is tested with them
+  bool special_values;  // zeros, infinities, NaN and the ends of the range, element-wise and in logits
 
   std::vector<ContractionTypes> contractions;
   std::vector<MatmulSize> matmuls;

@@ -51,7 +51,7 @@ struct RowStatistics {
   }
 };
 
-// f(name, x, form, parameters, out_layout)
+// f(name, x, form, parameters, dtype of the result, out_layout)
 void each_row_norm(const CaseRequest& request, auto&& f) {
   each_norm(request, [&](const std::string& image, const Tensor& x, Layout out_layout) {
     std::vector<NormForm> forms = norm_forms(x.shape());
@@ -61,8 +61,12 @@ void each_row_norm(const CaseRequest& request, auto&& f) {
         if (!form.affine && narrow) continue;
         const DType parameters = narrow ? x.dtype() : wide_type(x.dtype());
         if (parameters == DType::e4m3) continue;
-        f(std::string(form.name) + " " + image + " parameters " + std::string(name_of(parameters)), x, form, parameters,
-          out_layout);
+        const std::string name =
+            std::string(form.name) + " " + image + " parameters " + std::string(name_of(parameters));
+        f(name, x, form, parameters, x.dtype(), out_layout);
+        if (x.dtype() != DType::f32) continue;
+        for (const DType result : request.axes.narrow_results)
+          f(name + " result " + std::string(name_of(result)), x, form, parameters, result, out_layout);
       }
   });
 }
@@ -72,14 +76,14 @@ void each_row_norm(const CaseRequest& request, auto&& f) {
 template <>
 void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case) {
   each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
-                             Layout out_layout) {
+                             DType narrow, Layout out_layout) {
     const Tensor none,
         scale = form.affine ? random_tensor(request, {form.entries}, parameters, Layout::plain, 2) : none,
         shift =
             form.affine && form.centred ? random_tensor(request, {form.entries}, parameters, Layout::plain, 3) : none;
     const Shape rows{x.elements() / form.width};
     const DType wide = wide_type(x.dtype());
-    Tensor out(request.device, x.shape(), x.dtype(), out_layout), inverse(request.device, rows, wide);
+    Tensor out(request.device, x.shape(), narrow, out_layout), inverse(request.device, rows, wide);
     Tensor mean = form.centred ? Tensor(request.device, rows, wide) : Tensor();
     const NormalizeRows op{.x = x,
                            .scale = scale,
@@ -117,7 +121,7 @@ void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<Normal
 template <>
 void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCase<NormalizeRowsBackward>& run_case) {
   each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
-                             Layout out_layout) {
+                             DType narrow, Layout out_layout) {
     const Format& format = wide_format(x.dtype());
     const Shape rows{x.elements() / form.width};
     const DType wide = wide_type(x.dtype());
@@ -131,7 +135,7 @@ void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCas
       });
     };
     const Tensor dy =
-        random_tensor(request, x.shape(), x.dtype(), x.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain, 5);
+        random_tensor(request, x.shape(), narrow, x.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain, 5);
     const Tensor none,
         mean = form.centred ? statistic(&RowStatistics::mean) : none, inverse = statistic(&RowStatistics::inverse),
         scale = form.affine ? random_tensor(request, {form.entries}, parameters, Layout::plain, 2) : none;
