@@ -44,16 +44,16 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
   const Query query(h, me.row);
   const bool present = me.row < h.rows;
   const uint32_t all = h.form.s / N, packs = present ? all : 0, seen = min(packs, (query.seen + N - 1) / N);
-  Wide value[kPacks * N], top = minus_infinity<Wide>(), sum = 0;
+  Wide value[kPacks * N], sum = 0;
+  Largest<Wide> largest;
   load_row<kPacks>(me, scores, me.row * all, seen, value);
   each_pack<kPacks, N>(me, seen, [&](uint32_t v, uint32_t number) {
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) {
-      value[v + k] = query.score(h.form, number * N + k, value[v + k]);
-      top = Larger()(top, value[v + k]);
-    }
+    for (uint32_t k = 0; k < N; ++k) value[v + k] = query.score(h.form, number * N + k, value[v + k]);
+#pragma unroll
+    for (uint32_t k = 0; k < N; k += 2) largest.add(value[v + k], value[v + k + 1]);
   });
-  top = me.over(top, shared, Larger());
+  const Wide top = me.over(largest.value(), shared, Larger());
   each_pack<kPacks, N>(me, seen, [&](uint32_t v, uint32_t) {
 #pragma unroll
     for (uint32_t k = 0; k < N; ++k) sum += value[v + k] = exp(value[v + k] - top);

@@ -21,24 +21,34 @@ struct Plus {
     return a + b;
   }
 };
-struct Larger {  // a NaN wins; its bits are not kept
+struct Larger {  // a NaN wins
   template <class T>
   __device__ T operator()(T a, T b) const {
     return a > b || isnan(a) ? a : b;
   }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  __device__ float operator()(float a, float b) const {  // one instruction
-    float larger;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
-    return larger;
-  }
-#endif
 };
 
 template <class Wide>
 __device__ __forceinline__ Wide minus_infinity() {
   return static_cast<Wide>(__int_as_float(0xff800000));
 }
+
+template <class Wide>
+__device__ __forceinline__ Wide not_a_number() {
+  return static_cast<Wide>(__int_as_float(0x7fc00000));
+}
+
+// The largest of a thread's values, with fewer instructions than Larger: whether one of two is NaN is one comparison.
+template <class Wide>
+struct Largest {
+  Wide top = minus_infinity<Wide>();
+  bool has_nan = false;
+  __device__ __forceinline__ void add(Wide a, Wide b) {
+    top = fmax(top, fmax(a, b));  // drops a NaN
+    has_nan |= a != a || b != b;
+  }
+  __device__ __forceinline__ Wide value() const { return has_nan ? not_a_number<Wide>() : top; }
+};
 
 // f over the values of all threads, known to all of them; `shared` has kMostWarps places. Every thread of the block must
 // come here, and the block has whole warps.

@@ -10,11 +10,6 @@ namespace {
 
 constexpr uint32_t kThreads = 128;
 
-template <class Wide>
-__device__ __forceinline__ Wide not_a_number() {
-  return static_cast<Wide>(__int_as_float(0x7fc00000));
-}
-
 // log(e^a + e^b)
 template <class Wide>
 __device__ Wide log_of_sum(Wide a, Wide b) {

@@ -8,11 +8,6 @@
 
 namespace halfmark::kernels::cuda {
 
-template <class Wide>
-__device__ __forceinline__ Wide not_a_number() {
-  return static_cast<Wide>(__int_as_float(0x7fc00000));
-}
-
 // What a position adds to the loss and to the weight.
 template <class Wide>
 struct Terms {
@@ -44,15 +39,16 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
   const RowThreads<kOfWarp> me(lanes);
   const uint32_t all = s.places.channels / N, packs = me.row < rows ? all : 0;
   const int32_t label = me.row < rows ? labels[me.row] : 0;
-  Wide top = minus_infinity<Wide>(), sum = 0, smooth = 0, at_label = 0;
+  Wide sum = 0, smooth = 0, at_label = 0;
+  Largest<Wide> largest;
   Pack<T> raw[kPacks];
   each_pack<kPacks, 1>(me, packs,
                        [&](uint32_t p, uint32_t number) { raw[p] = load_pack(logits, me.row * all + number); });
   each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) top = Larger()(top, Wide(plain(raw[p][k])));
+    for (uint32_t k = 0; k < N; k += 2) largest.add(plain(raw[p][k]), plain(raw[p][k + 1]));
   });
-  top = me.over(top, shared, Larger());
+  const Wide top = me.over(largest.value(), shared, Larger());
   each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
     for (uint32_t k = 0; k < N; ++k) sum += exp(plain(raw[p][k]) - top);

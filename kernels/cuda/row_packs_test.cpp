@@ -74,7 +74,7 @@ class GpuRowPacks : public Gpu {
   std::shared_ptr<Device> cpu_;
 };
 
-// Normal numbers; the second row has an infinity, the fourth a NaN, the sixth nothing but -infinity.
+// Normal numbers; the second row has an infinity, the fourth a NaN, the sixth nothing but -infinity, the eighth also a NaN.
 Tensor numbers(Device& device, const RowForm& form, uint64_t seed) {
   const RandomKey key(seed);
   const int64_t first = form.apart ? 1 : 0;
@@ -83,7 +83,8 @@ Tensor numbers(Device& device, const RowForm& form, uint64_t seed) {
   if (form.special) {
     const auto width = static_cast<size_t>(form.width);
     values[width + 5] = HUGE_VAL, values[3 * width + 7] = static_cast<double>(NAN);
-    for (size_t i = 0; i < width; ++i) values[5 * width + i] = -HUGE_VAL;
+    for (size_t i = 0; i < width; ++i) values[5 * width + i] = values[7 * width + i] = -HUGE_VAL;
+    values[7 * width + 3] = static_cast<double>(NAN);
   }
   const Tensor all = Tensor::from(device, {form.rows + first, form.width}, form.dtype, values);
   return form.apart ? all.slice(1, form.rows) : all;

@@ -276,16 +276,16 @@ TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
         std::vector<std::vector<unsigned char>> codes[2];
         for (const Layout layout : {Layout::plain, Layout::nhwc}) {
           const auto made = [&](const Shape& shape, uint64_t seed) {
-            Tensor plain = Tensor::from(gpu(), shape, dtype,
-                                        width == 16 ? coarse(shape.elements(), seed) : normal(shape.elements(), seed)),
-                   out(gpu(), shape, dtype);
-            out.materialize(layout);
+            const Tensor plain = Tensor::from(
+                gpu(), shape, dtype, width == 16 ? coarse(shape.elements(), seed) : normal(shape.elements(), seed));
+            Tensor out(gpu(), shape, dtype, layout);
             run(Reorder{.x = plain, .out = out});
             return out;
           };
           const Tensor x = made(large, 1), dy = made(small, 2);
-          Tensor largest(gpu(), small, dtype), indices(gpu(), small, DType::u8), average(gpu(), small, dtype),
-              dx(gpu(), large, dtype), from_average(gpu(), large, dtype);
+          const auto any = [&](const Shape& shape, DType type) { return Tensor(gpu(), shape, type, Layout::any); };
+          Tensor largest = any(small, dtype), indices = any(small, DType::u8), average = any(small, dtype),
+                 dx = any(large, dtype), from_average = any(large, dtype);
           const int k = form.kernel;
           run(MaxPool2d{.x = x, .out = largest, .indices = indices, .kernel_h = k, .kernel_w = k, .window = window});
           run(AvgPool2d{.x = x, .out = average, .kernel_h = k, .kernel_w = k, .window = window});
@@ -293,8 +293,8 @@ TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
               .dy = dy, .indices = indices, .dx = dx, .kernel_h = k, .kernel_w = k, .window = window});
           run(AvgPool2dBackward{.dy = dy, .dx = from_average, .kernel_h = k, .kernel_w = k, .window = window});
           for (const Tensor* one : {&largest, &indices, &average, &dx, &from_average}) {
+            EXPECT_EQ(one->layout(), layout);
             Tensor plain(gpu(), one->shape(), one->dtype());
-            plain.materialize(Layout::plain);
             run(Reorder{.x = *one, .out = plain});
             codes[layout == Layout::nhwc].push_back(plain.codes());
           }

@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
   const RowThreads<kOfWarp> me(lanes);
   const uint32_t all = s.width / N, packs = me.row < rows ? all : 0;
   const uint32_t seen = s.queries ? min(s.width, me.row % s.queries + 1) : s.width;
-  Wide value[kPacks * N], top = minus_infinity<Wide>(), sum = 0;
+  Wide value[kPacks * N], sum = 0;
+  Largest<Wide> largest;
   load_row<kPacks>(me, x, me.row * all, packs, value);
   if (s.queries) {
     each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t number) {
@@ -34,9 +35,9 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
   }
   each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) top = Larger()(top, value[v + k]);
+    for (uint32_t k = 0; k < N; k += 2) largest.add(value[v + k], value[v + k + 1]);
   });
-  top = me.over(top, shared, Larger());
+  const Wide top = me.over(largest.value(), shared, Larger());
   each_pack<kPacks, N>(me, packs, [&](uint32_t v, uint32_t) {
 #pragma unroll
     for (uint32_t k = 0; k < N; ++k) {
