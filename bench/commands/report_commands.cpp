@@ -52,7 +52,7 @@ void add_show_command(CommandLine& line, Program&) {
       .words("words", arguments->words,
              "show these records only: a word matches a whole part of the id or an axis=value, * as a glob; words "
              "about the same part or axis are alternatives (fp16 bf16), others must all match (convnet fp16); "
-             "fused=off also matches records that do not name the axis fused")
+             "fused=off matches the records of each harness with that axis that do not name it")
       .flag("--layers", arguments->layers,
             "a row for each tensor that underflows, overflows or loses bits, worst first; needs records of the harness "
             "range")

@@ -75,9 +75,12 @@ bool AxisSettings::has(const std::string& policy) const {
   return std::any_of(counts_.begin(), counts_.end(), [&](const auto& one) { return one.second.contains(policy); });
 }
 
-std::string AxisSettings::text_of(const std::string& policy) const {
+std::string AxisSettings::text_of(const std::string& policy) const { return text_of(policy, ""); }
+
+std::string AxisSettings::text_of(const std::string& policy, const std::string& wanted) const {
   std::map<std::string, std::vector<std::string>> harnesses_of;  // [setting]
   for (const auto& [harness, policies] : counts_) {
+    if (!wanted.empty() && harness != wanted) continue;
     const auto found = policies.find(policy);
     if (found == policies.end()) continue;
     for (const auto& [axis, values] : found->second.values)

@@ -27,6 +27,7 @@ class AxisSettings {
   // Of one policy, the axes that vary too: "fused=on (error; throughput), steps=100|default (memory)". Equal texts: the same
   // values of each axis, though not always the same combinations. Empty: all are at their defaults.
   std::string text_of(const std::string& policy) const;
+  std::string text_of(const std::string& policy, const std::string& harness) const;
 
  private:
   struct Counts {

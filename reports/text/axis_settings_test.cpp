@@ -140,6 +140,33 @@ TEST(Compare, NamesVaryingSettings) {
                        "settings of fp16: both.json cpu: steps=100|default (error); one.json cpu: default"));
 }
 
+TEST(Compare, GivesNoRatioOfNumbersOverDifferentSettings) {
+  const Record on = record_at("fp16", "error", {{"fused", "on"}}, 2), off = record_at("fp16", "error", {}, 3),
+               doubled = record_at("fp16", "error", {}, 6);
+  const NamedReport one = report_named("one.json", {on}), both = report_named("both.json", {on, off});
+  EXPECT_FALSE(has_part(compare({one, both}, kOneLine), "(1.5")) << "the worst of two settings beside one of them";
+  EXPECT_TRUE(has_part(compare({report_named("on.json", {on}), report_named("off.json", {off})}, kOneLine), "3 (1.5"))
+      << "two settings, which are named";
+  EXPECT_TRUE(has_part(compare({both, report_named("new.json", {on, doubled})}, kOneLine), "6 (2"));
+}
+
+TEST(Show, NamesOnlyAxesThatDecideAWorstNumber) {
+  const auto record = [](const char* fused, const char* images, double value) {
+    return record_at("fp16", "error", {{"fused", fused}, {"images", images}}, value);
+  };
+  const std::string one = show(report_named("a.json", {record("on", "nchw", 1), record("off", "nchw", 1),
+                                                       record("on", "nhwc", 2), record("off", "nhwc", 2)}),
+                               kOneLine);
+  EXPECT_TRUE(has_part(one, "output NMSE: fp16 at images=nhwc\n")) << one;
+  const std::string several = show(report_named("a.json", {record("on", "nchw", 2), record("off", "nchw", 1),
+                                                           record("on", "nhwc", 1), record("off", "nhwc", 2)}),
+                                   kOneLine);
+  EXPECT_TRUE(has_part(several, "output NMSE: fp16 at several settings\n")) << several;
+  const std::string none = show(report_named("a.json", {record("on", "nchw", 2), record("off", "nchw", 2)}), kOneLine);
+  EXPECT_TRUE(has_part(none, "over fused: best time, worst of every other metric\n  no number depends on them\n"))
+      << none;
+}
+
 TEST(Compare, SettingsOfManyPoliciesFitTheTerminal) {
   std::vector<Record> records;
   for (const char* policy :

@@ -49,7 +49,9 @@ std::string legend_between(const TextOptions& options) {
   return wrapped(
       "",
       "In brackets, relative to the first column: for a time the speed-up (more is faster), for other figures "
-      "how many times as much. Times of two runs were not taken in turn: on one machine they differ by 10 % and "
+      "how many times as much; none if best or worst are over other values of an axis. Times of two runs were not "
+      "taken in "
+      "turn: on one machine they differ by 10 % and "
       "more without a cause, and `ab` decides. Equal bits: of how many cases the fingerprint is that of the first "
       "column.",
       options.width);
@@ -269,6 +271,16 @@ const nlohmann::ordered_json* facts_of(const Report& report, const std::string& 
   return facts == devices->end() || !facts->is_object() ? nullptr : &*facts;
 }
 
+// Not if one is the best or worst over settings that are not those of the other.
+bool are_comparable(const std::string& policy, const Entry& first, const Value* base, const Entry& other,
+                    const Value* value) {
+  if (!base || !value) return false;
+  const std::string &harness = value->record->harness, &base_harness = base->record->harness;
+  const AxisSettings &own = other.group->settings, &of_base = first.group->settings;
+  const bool vary = !own.varied(policy, harness).empty() || !of_base.varied(policy, base_harness).empty();
+  return !vary || own.text_of(policy, harness) == of_base.text_of(policy, base_harness);
+}
+
 std::string subject_text(const std::string& subject, std::vector<Entry> entries,
                          const std::vector<std::string>& columns, const std::vector<Figure>& figures,
                          const Fingerprints& fingerprints, bool is_same, const TextOptions& options) {
@@ -295,8 +307,10 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
       for (const Entry& entry : entries) values.push_back(entry.group->value(policy, figure));
       if (std::all_of(values.begin(), values.end(), [](const Value* value) { return value == nullptr; })) continue;
       std::vector<Cell> row = {{named == policy ? "" : policy, Tone::strong}, {figure.title}};
-      for (const Value* value : values) {
-        row.push_back({with_ratio(figure, value, is_same ? values[0] : nullptr), cell_of(figure, value).tone});
+      for (size_t i = 0; i < values.size(); ++i) {
+        const bool has_ratio = is_same && are_comparable(policy, entries[0], values[0], entries[i], values[i]);
+        row.push_back(
+            {with_ratio(figure, values[i], has_ratio ? values[0] : nullptr), cell_of(figure, values[i]).tone});
       }
       table.add(std::move(row));
       named = policy;

@@ -48,24 +48,24 @@ const Part* matched(const Parts& parts, const std::string& word) {
   return nullptr;
 }
 
-// Names that a word may have meant: values of axes if it looks like one.
+// Names that a word may have meant: of the axis that it sets, of all axes if it sets an unknown one, else of the other parts.
 std::string known_words(const std::vector<Parts>& all, const std::string& word) {
-  // Names of policies may have a '=' too.
-  const std::string axis = word.substr(0, std::min(word.find('='), word.size()));
-  const bool is_setting = axis.size() < word.size() && std::any_of(all.begin(), all.end(), [&](const Parts& parts) {
-                            return std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
-                              return part.first.kind == Part::Kind::axis && part.first.axis == axis;
-                            });
-                          });
-  std::set<std::string> known;
+  const size_t equals = word.find('=');
+  const bool is_setting = equals < word.find('+');  // policies have a '=' behind a '+' only
+  std::set<std::string> of_axis, axes, others;
   for (const Parts& parts : all)
     for (const auto& [part, text] : parts)
-      if (is_setting ? part.kind == Part::Kind::axis
-                     : part.kind == Part::Kind::policy ||
-                           (part.kind == Part::Kind::subject && text.find('/') != std::string::npos))
-        known.insert(text);
-  return fmt::format("{}: {}", is_setting ? "axes" : "subjects and policies",
-                     known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+      if (part.kind == Part::Kind::axis) {
+        axes.insert(text);
+        if (is_setting && part.axis == word.substr(0, equals)) of_axis.insert(text);
+      } else if (part.kind != Part::Kind::subject || text.find('/') != std::string::npos) {
+        if (part.kind != Part::Kind::sizes && part.kind != Part::Kind::device) others.insert(text);
+      }
+  const auto listed = [](const char* what, const std::set<std::string>& names) {
+    return fmt::format("{}: {}", what, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  };
+  if (is_setting) return listed("axes", of_axis.empty() ? axes : of_axis);
+  return listed("subjects, policies and harnesses", others);
 }
 
 }  // namespace

@@ -52,14 +52,19 @@ TEST(Selection, TakesTheDefaultOfAnAxisThatRecordsDoNotName) {
   EXPECT_EQ(records_chosen({"fused=default"}), 8u);
   EXPECT_EQ(records_chosen({"fused=off", "mlp", "error"}), 2u);
   EXPECT_SAYS(complaint([] { records_chosen({"fused=of"}); }),
-              "no record matches 'fused=of'; its axes: data=random, fused=default, fused=off, fused=on");
-  EXPECT_SAYS(complaint([] { records_chosen({"amp-fp16+scaler=static:12"}); }), "its subjects and policies: amp-fp16");
+              "no record matches 'fused=of'; its axes: fused=default, fused=off, fused=on");
+  EXPECT_SAYS(complaint([] { records_chosen({"fusd=on"}); }),
+              "its axes: data=random, fused=default, fused=off, fused=on");
+  EXPECT_SAYS(complaint([] { records_chosen({"eror"}); }),
+              "harnesses: amp-fp16, convnet/b4, error, fp16, fp32, mlp/b8_i16, range");
+  EXPECT_SAYS(complaint([] { records_chosen({"amp-fp16+scaler=static:12"}); }),
+              "its subjects, policies and harnesses: amp-fp16");
   EXPECT_SAYS(complaint([] { records_chosen({"data=default"}); }), "no record matches 'data=default'");
 }
 
 TEST(Selection, RefusesWordsThatNothingMatches) {
   EXPECT_SAYS(complaint([] { records_chosen({"fp17"}); }),
-              "no record matches 'fp17'; its subjects and policies: amp-fp16");
+              "no record matches 'fp17'; its subjects, policies and harnesses: amp-fp16");
   EXPECT_SAYS(complaint([] {
                 records_chosen({"data=random", "error"});
               }),

@@ -19,13 +19,20 @@ std::string folded_text(const Group& group, const Figure& figure, const std::vec
   for (const std::string& policy : policies) {
     const Value* value = group.value(policy, figure);
     if (!value || !value->folded) continue;
-    const auto& axes = value->record->axes;
     std::vector<std::string> settings;
     for (const std::string& axis : group.settings.varied(policy, value->record->harness)) {
       if (figure.mean && axis == kReplicates) continue;
-      const auto named = axes.find(axis);
-      settings.push_back(axis + "=" + (named == axes.end() ? "default" : named->second));
+      const auto setting = [&](const Record& record) {
+        const auto named = record.axes.find(axis);
+        return named == record.axes.end() ? std::string("default") : named->second;
+      };
+      const std::string own = setting(*value->record);
+      // An axis that differs between cases with this number does not decide it.
+      if (std::all_of(value->equal.begin(), value->equal.end(),
+                      [&](const Record* one) { return setting(*one) == own; }))
+        settings.push_back(axis + "=" + own);
     }
+    if (settings.empty() && !figure.mean) settings.emplace_back("several settings");
     if (!settings.empty()) places.push_back(fmt::format("{} at {}", policy, fmt::join(settings, " ")));
   }
   if (places.empty()) return "";
@@ -71,7 +78,9 @@ std::string settings_text(const Group& group, std::span<const Figure> columns, c
                     fmt::format("over {}: best time, {}worst of every other metric", fmt::join(varied, ", "),
                                 has_mean ? "mean accuracy of the seeds, " : ""),
                     options.width);
-    for (const Figure& figure : columns) text += folded_text(group, figure, policies, options);
+    std::string places;
+    for (const Figure& figure : columns) places += folded_text(group, figure, policies, options);
+    text += places.empty() && !has_mean ? "  no number depends on them\n" : places;
   }
   return text;
 }

@@ -110,8 +110,12 @@ class FigureIndex {
     group.figures.insert(i);
     const auto [found, is_new] = values.try_emplace(figure.title, value);
     if (is_new) return;
-    value.folded = found->second.folded = found->second.folded || differs(value, found->second);
-    if (replaces(figure, value, found->second)) found->second = std::move(value);
+    Value& present = found->second;
+    value.folded = present.folded = present.folded || differs(value, present);
+    if (replaces(figure, value, present))
+      present = std::move(value);
+    else if (value.number == present.number && value.suspect == present.suspect)
+      present.equal.push_back(value.record);
   }
 
   void collect(size_t group, const Record& record, const Measurement& one, size_t figure) {

@@ -59,7 +59,8 @@ struct Value {
   // the root of the mean square of the seeds' own standard errors / sqrt(seeds).
   std::optional<double> error{};
   size_t seeds = 0;
-  double samples = 0;  // the fewest of any seed
+  double samples = 0;                  // the fewest of any seed
+  std::vector<const Record*> equal{};  // further cases with the same number
 };
 
 // Policies of one subject on one device, with the figures they have.
