@@ -144,7 +144,7 @@ TEST(Throughput, TimesAGraphAgainstTheLaunchesOfTheSameStep) {
 TEST(Throughput, RefusesAGraphWhereNoneCanBeRecorded) {
   const Record record = run_case(case_of("mlp/b8_i16_h24_o10/cpu/fp32/throughput/launch=graph"), open_device("cpu"), 0);
   EXPECT_EQ(record.status, Status::skipped);
-  EXPECT_EQ(record.reason, "launch=graph: cpu records no work");
+  EXPECT_EQ(record.reason, "launch=graph: cpu cannot record work as a graph; GPUs can");
 }
 
 // A scale that stays too high: the optimizer never has a state, so no number is that of a training step.

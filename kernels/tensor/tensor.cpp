@@ -63,7 +63,7 @@ void Device::copy(void* to, const void* from, size_t bytes) {
 std::optional<double> Device::time_after_pause(double, const std::function<void()>&) { return std::nullopt; }
 
 std::unique_ptr<RecordedWork> Device::record(const std::function<void()>&) {
-  throw Unsupported(name() + " records no work");
+  throw Unsupported(name() + " cannot record work as a graph; GPUs can");
 }
 
 void Device::copy_out_plain(void*, const Tensor&) { throw Error(name() + " has no opaque layouts"); }
