@@ -1,5 +1,6 @@
 // Unscaling of all gradients, their norm, and clipping by it: up to kMostTensors gradients in one launch. A block works on
-// neighbouring elements: 4096 of one gradient where they change, up to 64 times as many of several where their squares are added.
+// neighbouring elements: 4096 of one gradient where they change, up to 64 times as many of several where their squares are
+// added.
 #include <algorithm>
 #include <cstdint>
 
