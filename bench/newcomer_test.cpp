@@ -182,6 +182,16 @@ TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
 }
 
 // Through the program: reading happens before anything runs.
+// Unlike a clock, not the time that other processes take.
+double processor_seconds_of_children() {
+  rusage children{};
+  ::getrusage(RUSAGE_CHILDREN, &children);
+  const auto seconds = [](timeval time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(children.ru_utime) + seconds(children.ru_stime);
+}
+
 TEST_F(NewcomersModel, EveryMistakeIsOneLineSoonAndWithoutMuchMemory) {
   struct Mistake {
     std::string old, now, about;
@@ -245,9 +255,9 @@ TEST_F(NewcomersModel, EveryMistakeIsOneLineSoonAndWithoutMuchMemory) {
     const size_t at = text.find(mistake.old);
     ASSERT_NE(at, std::string::npos) << mistake.old;
     write("mine.json", text.replace(at, mistake.old.size(), mistake.now));
-    const auto start = std::chrono::steady_clock::now();
+    const double start = processor_seconds_of_children();
     expect_complaint("run --no-probes --device cpu --model mine.json fp32 error", mistake.about);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << mistake.now.substr(0, 100);
+    EXPECT_LT(processor_seconds_of_children() - start, 5) << mistake.now.substr(0, 100);
     EXPECT_LT(read(folder_ / "stderr").size(), 1000u) << mistake.now.substr(0, 100);
   }
   rusage children{};

@@ -66,8 +66,8 @@ stage() {
     stage_ok=false any_failed=true
     printf '%s %8s s   %s\n' "${red}FAILED ${plain}" "$seconds" "$stage_log"
     stage_rows+=("$(printf '%-24s FAILED  %8s s   exit %d, log: %s' "$name" "$seconds" "$status" "$stage_log")")
-    # Lines about passed tests would push the failure out of the part that is shown.
-    { grep -vE '^ *Start +[0-9]+:|Passed +[0-9.]+ sec$|^\[[0-9]+/[0-9]+\] |^\[( RUN  |   +OK )' "$stage_log" || true; } | tail -n 150 | sed 's/^/    /'
+    # Lines about passed and skipped tests would push the failure out of the part that is shown.
+    { grep -vE '^ *Start +[0-9]+:|Passed +[0-9.]+ sec$|\(Skipped\)$|^\[[0-9]+/[0-9]+\] |^\[( RUN  |   +OK |  SKIPPED)' "$stage_log" || true; } | tail -n 150 | sed 's/^/    /'
     printf '%s\n' "${red}$name failed (exit $status); the whole log: $stage_log${plain}"
   fi
 }

@@ -32,12 +32,12 @@ finish() {
   printf '\n%-24s result       time\n' stage
   printf '%s\n' "${stage_rows[@]}"
 
-  # One block per build: the skipped tests with their reasons, then the last lines of ctest.
+  # One block per build: the skipped tests with their reasons, the failed ones with what they said, then the last lines of ctest.
   local name
   for name in "${test_logs[@]}"; do
     printf '\n%s\n' "$name"
     if [[ -f "$logs/${name// /-}.xml" ]]; then
-      "$python" scripts/skipped_tests.py "$logs/${name// /-}.xml"
+      "$python" scripts/test_results.py "$logs/${name// /-}.xml"
     fi
     grep -A1000 -E '^[0-9]+% tests passed' "$logs/${name// /-}.log" | grep -vE '^$|did not run|\((Skipped|Not Run|Disabled)\)$' || true
   done

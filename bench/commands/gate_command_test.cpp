@@ -149,8 +149,9 @@ TEST_F(GateCommand, RunsInSeveralProcessesAndKeepsAMedianOfEach) {
     EXPECT_EQ(times != nullptr, record.harness == "throughput");
     if (!times) continue;
     EXPECT_EQ(times->samples.size(), 3u);
-    // Each sample is the median of one process; time.step of the record has the steps of one of them.
-    EXPECT_EQ(std::count(times->samples.begin(), times->samples.end(), find(record, "time.step", "hot")->value), 1);
+    // Each sample is the median of one process; time.step of the record has the steps of one of them. Two processes can have
+    // equal medians: a clock of 10 ns and a step of 8 us leave few different ones.
+    EXPECT_GE(std::count(times->samples.begin(), times->samples.end(), find(record, "time.step", "hot")->value), 1);
   }
 }
 
