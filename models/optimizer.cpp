@@ -80,8 +80,9 @@ void Optimizer::clip(const std::vector<Param*>& params) {
   run(ClipGradients{.gradients = gradients, .norm = norm, .limit = spec_.clip_norm});
 }
 
-void Optimizer::step(const std::vector<Param*>& params) {
+void Optimizer::step(const std::vector<Param*>& params, const Tensor& found_inf) {
   states_.resize(params.size());
+  stepped_.clear();
   const bool is_sgd = spec_.kind == OptimizerKind::sgd;
   // The parameters by the number of this step: they differ only if a parameter had no gradient before.
   std::map<int64_t, std::vector<UpdatedTensors>> by_number;
@@ -98,6 +99,7 @@ void Optimizer::step(const std::vector<Param*>& params) {
     if (!is_sgd || momentum_ != 0) start(state.first);
     if (!is_sgd) start(state.second);
     if (spec_.storage == Storage::kahan) start(state.compensation);
+    stepped_.push_back(i);
     by_number[++state.steps].push_back({.parameter = updated,
                                         .gradient = param.grad,
                                         .first = state.first,
@@ -108,33 +110,42 @@ void Optimizer::step(const std::vector<Param*>& params) {
   const RandomKey noise = RandomKey(noise_).child(static_cast<uint64_t>(steps_++));
   for (auto& [number, tensors] : by_number) {
     const uint64_t own = noise.child(static_cast<uint64_t>(number)).value();
-    is_sgd ? sgd(tensors, number, own) : adam(tensors, number, own);
+    const Updates updates{tensors, found_inf, number, own};
+    is_sgd ? sgd(updates) : adam(updates);
   }
 }
 
-void Optimizer::sgd(std::span<UpdatedTensors> tensors, int64_t number, uint64_t noise) const {
-  run(SgdStep{.tensors = tensors,
+void Optimizer::forget_step() {
+  for (const size_t i : stepped_) --states_[i].steps;
+  stepped_.clear();
+  --steps_;
+}
+
+void Optimizer::sgd(const Updates& updates) const {
+  run(SgdStep{.tensors = updates.tensors,
+              .found_inf = updates.found_inf,
               .rate = rate_,
               .momentum = momentum_,
               .dampening = spec_.dampening,
               .weight_decay = weight_decay_,
               .nesterov = spec_.nesterov,
-              .first = number == 1,
-              .noise = noise,
+              .first = updates.number == 1,
+              .noise = updates.noise,
               .storage = spec_.storage,
               .rounding = spec_.rounding});
 }
 
-void Optimizer::adam(std::span<UpdatedTensors> tensors, int64_t number, uint64_t noise) const {
-  run(AdamStep{.tensors = tensors,
+void Optimizer::adam(const Updates& updates) const {
+  run(AdamStep{.tensors = updates.tensors,
+               .found_inf = updates.found_inf,
                .kind = adam_kind(spec_.kind),
                .rate = rate_,
                .beta1 = spec_.beta1,
                .beta2 = spec_.beta2,
                .epsilon = spec_.epsilon.value_or(row_of(spec_.kind).epsilon),
                .weight_decay = weight_decay_,
-               .step = number,
-               .noise = noise,
+               .step = updates.number,
+               .noise = updates.noise,
                .storage = spec_.storage,
                .rounding = spec_.rounding});
 }

@@ -55,21 +55,31 @@ class Optimizer {
   // specification has no clip_norm. The norm is f32 (f64 if a gradient is); with StepRounding::each_operation it is stored
   // in the widest dtype of the gradients, as in PyTorch: in fp16 a norm of 1e5 is infinite and all gradients become 0.
   void clip(const std::vector<Param*>& params);
-  // Updates every parameter that has a gradient: the master copy if there is one, which is rounded into the value.
-  void step(const std::vector<Param*>& params);
+  // Updates every parameter that has a gradient: the master copy if there is one, which is rounded into the value. `found_inf`
+  // as in SgdStep: a device that finds it not 0 changes nothing, of which the host hears later.
+  void step(const std::vector<Param*>& params, const Tensor& found_inf = {});
+  void forget_step();  // the last one, which has changed nothing: it does not count
 
   const std::vector<State>& states() const { return states_; }  // in the order of the parameters
   std::vector<Tensor*> tensors();                               // all state that is not empty
 
  private:
-  void sgd(std::span<UpdatedTensors> tensors, int64_t number, uint64_t noise) const;
-  void adam(std::span<UpdatedTensors> tensors, int64_t number, uint64_t noise) const;
+  // What one launch updates.
+  struct Updates {
+    std::span<UpdatedTensors> tensors;
+    const Tensor& found_inf;
+    int64_t number;  // of the step
+    uint64_t noise;
+  };
+  void sgd(const Updates& updates) const;
+  void adam(const Updates& updates) const;
 
   OptimizerSpec spec_;
   double rate_, momentum_, weight_decay_;
   uint64_t noise_;
   int64_t steps_ = 0;
   std::vector<State> states_;
+  std::vector<size_t> stepped_;  // the parameters of the last step
 };
 
 }  // namespace halfmark::models

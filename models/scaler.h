@@ -2,6 +2,7 @@
 // while still scaled: a non-finite one skips the step and lowers the scale. Enough clean steps raise it.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "models/layer.h"
@@ -19,9 +20,10 @@ class Scaler {
   // Unscales every gradient in place (inv = float(1 / double(scale))). true = at least one scaled gradient was not
   // finite and the step must be skipped. A fixed scale always returns false: apex's static scaler does not check.
   bool unscale(Device& device, const std::vector<Param*>& params);
-  // Its two parts: the second waits for the device.
+  // Its two parts: the second waits for the device, but not for what was enqueued after enqueue_read().
   void enqueue_unscale(Device& device, const std::vector<Param*>& params);
-  bool overflowed() const;
+  void enqueue_read();  // optional; not while the device records
+  bool overflowed();
   bool is_dynamic() const { return spec_.kind == ScalerSpec::Kind::dynamic; }
   Tensor& found_inf() { return found_inf_; }  // the flag on the device; empty before the first unscale
   void update(bool found_inf);
@@ -36,6 +38,8 @@ class Scaler {
   int tracker_, overflows_left_;
   bool stopped_ = false;
   Tensor found_inf_;
+  std::unique_ptr<kernels::ValueReader> reader_;
+  bool reads_ = false;  // since the last enqueue_unscale
 };
 
 }  // namespace halfmark::models

@@ -59,9 +59,10 @@ struct Trial::Parts {
   // Of the last forward and backward.
   Saved saved;
   Tensor output, loss, dx;
-  bool pending = false;   // forward has run and backward has not
-  double scale = 1;       // the loss scale of the last backward
-  bool unscaled = false;  // the gradients have been divided by it since
+  bool pending = false;     // forward has run and backward has not
+  double scale = 1;         // the loss scale of the last backward
+  bool unscaled = false;    // the gradients have been divided by it since
+  bool unfinished = false;  // of the update, what finish_update does
   // The scaled output gradient of a subject without labels; recomputed when the scale changes.
   std::vector<double> slope;
   Tensor dy;
@@ -199,6 +200,19 @@ struct Trial::Parts {
     return made;
   }
 
+  void enqueue_unscale() {
+    const PhaseScope phase("optimizer");
+    unscaled = true;
+    scaler.enqueue_unscale(device, params);
+  }
+
+  // After a non-finite gradient the device skips the optimizer's step; clipping may make more gradients NaN.
+  void step_unless_overflowed() {
+    const PhaseScope phase("optimizer");
+    optimizer.clip(params);
+    optimizer.step(params, scaler.is_dynamic() ? scaler.found_inf() : Tensor());
+  }
+
   // The gradient of loss_factor * loss, without the loss scale.
   static std::vector<double> divided(const Tensor& gradient, double by) {
     std::vector<double> values = gradient.values();
@@ -228,8 +242,8 @@ void Trial::set_training(bool on) {
 }
 std::vector<Param*> Trial::params() { return parts_->params; }
 std::vector<State*> Trial::states() { return parts_->states; }
-Scaler& Trial::scaler() { return parts_->scaler; }
-const Optimizer& Trial::optimizer() const { return parts_->optimizer; }
+Scaler& Trial::scaler() { return finish_update(), parts_->scaler; }
+const Optimizer& Trial::optimizer() { return finish_update(), parts_->optimizer; }
 const std::vector<double>& Trial::labels() const { return parts_->batch.labels; }
 
 void Trial::load_batch(int64_t step) {
@@ -287,18 +301,17 @@ void Trial::backward(Gradients earlier) {
   pass.caches_casts = p.spec.settings.cast_cache;
   pass.accumulate = earlier == Gradients::added;
   p.pending = false;
+  finish_update();
   p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;
   p.dx = p.model->backward(pass, p.output_gradient(pass, p.scale * p.spec.settings.loss_factor), p.saved);
   HM_CHECK(p.saved.empty(), "backward did not use everything that forward kept");
   if (!p.dx.empty()) pass.look("gradient/input", p.dx);
 }
 
-bool Trial::unscale() { return enqueue_unscale(), overflowed(); }
-
-void Trial::enqueue_unscale() {
-  const PhaseScope phase("optimizer");
-  parts_->unscaled = true;
-  parts_->scaler.enqueue_unscale(parts_->device, parts_->params);
+bool Trial::unscale() {
+  finish_update();
+  parts_->enqueue_unscale();
+  return overflowed();
 }
 
 bool Trial::overflowed() { return parts_->scaler.overflowed(); }
@@ -316,10 +329,29 @@ void Trial::step_optimizer() {
 void Trial::end_update(bool skipped) { parts_->scaler.update(skipped); }
 
 bool Trial::update() {
-  const bool skip = unscale();
-  if (!skip) clip(), step_optimizer();
-  end_update(skip);
-  return !skip;
+  enqueue_update();
+  return !finish_update();
+}
+
+void Trial::enqueue_update() {
+  finish_update();
+  parts_->enqueue_unscale();
+  parts_->scaler.enqueue_read();
+  parts_->step_unless_overflowed();
+  parts_->unfinished = true;
+}
+
+void Trial::enqueue_recorded_update() {
+  parts_->enqueue_unscale();
+  parts_->step_unless_overflowed();
+}
+
+bool Trial::finish_update() {
+  if (!std::exchange(parts_->unfinished, false)) return false;
+  const bool skipped = overflowed();
+  if (skipped) parts_->optimizer.forget_step();
+  end_update(skipped);
+  return skipped;
 }
 
 StepResult Trial::train_step(int64_t step) {
@@ -374,6 +406,7 @@ std::vector<double> Trial::gradient(const Param& param) const {
 void Trial::move_memory(const std::vector<int64_t>& pads) {
   Parts& p = *parts_;
   HM_CHECK(!p.pending, "memory is moved between steps, not between forward and backward");
+  finish_update();
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the last step
   std::vector<Tensor*> tensors = {&p.x, &p.labels, &p.dy, &p.scaler.found_inf()};
   for (Param* param : p.params) tensors.insert(tensors.end(), {&param->value, &param->grad, &param->master});

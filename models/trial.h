@@ -79,13 +79,18 @@ class Trial {
   // Gradients of scale * loss_factor * loss. Added ones are as stored: not unscaled before, if they are to fit.
   void backward(Gradients earlier = Gradients::replaced);
   bool update();  // unscale, check, clip, optimizer step, scaler update; false = skipped
-  // The parts of update(), in its order, for a harness that trains in another one.
-  bool unscale();          // true: a gradient was not finite, so that the step is to be skipped
-  void enqueue_unscale();  // the part of it that does not wait for the device
-  bool overflowed();       // what unscale returns
-  void clip();             // by the norm, if the settings say so
+  // Its two parts, of which only the second waits for the device, and that not for the optimizer's step: the device skips
+  // that itself. Then the scaler and the numbers of the steps hear of it. The next backward does it, if no one has.
+  void enqueue_update();
+  bool finish_update();  // true: skipped
+  // The parts of an update in its order, for a harness that trains in another one. This step is never skipped.
+  bool unscale();  // true: a gradient was not finite, so that the step is to be skipped
+  void clip();     // by the norm, if the settings say so
   void step_optimizer();
-  void end_update(bool skipped);        // the scaler's
+  void end_update(bool skipped);  // the scaler's
+  // An update as the device makes it, without the part that the host has in it; for a step that is recorded.
+  void enqueue_recorded_update();
+  bool overflowed();                    // whether a gradient was not finite; waits for the device
   StepResult train_step(int64_t step);  // all of the above
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 
@@ -101,7 +106,7 @@ class Trial {
   std::vector<Param*> params();
   std::vector<State*> states();
   Scaler& scaler();
-  const Optimizer& optimizer() const;
+  const Optimizer& optimizer();
   // As stored; empty where there is none. The output gradient is that of a subject without labels, times the loss scale;
   // that of the input is still multiplied by it.
   Tensor targets() const;

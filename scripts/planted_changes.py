@@ -59,7 +59,7 @@ CLIP = """{ double sum = 0;
     one->grad.set_values(v);
   } }
 """
-UNSCALE_LINE = "  const bool skip = unscale();\n"
+UNSCALE_LINES = "  parts_->enqueue_unscale();\n  parts_->scaler.enqueue_read();\n"
 
 CHANGES = [
     change("nothing", "the unchanged program, measured again"),
@@ -169,12 +169,12 @@ CHANGES = [
     change("scaler_default_initial", "the default scale starts at 2^15", (SCALER_SPEC, "double initial = 65536,", "double initial = 32768,")),
     change("scaler_no_unscale", "the gradients keep the loss scale",
            (SCALER, "static_cast<float>(1 / scale_);", "static_cast<float>(1.0 + 0 * scale_);")),
-    change("skip_not_skipped", "a step with a non-finite gradient is made", (TRIAL, "if (!skip) clip(), step_optimizer();", "clip(), step_optimizer();")),
-    change("skip_without_backoff", "the scale does not hear of an overflow", (TRIAL, "end_update(skip);", "end_update(false);")),
+    change("skip_not_skipped", "a step with a non-finite gradient is made", (TRIAL, "scaler.is_dynamic() ? scaler.found_inf() : Tensor()", "Tensor()")),
+    change("skip_without_backoff", "the scale does not hear of an overflow", (TRIAL, "  end_update(skipped);\n  return skipped;", "  end_update(false);\n  return skipped;")),
     change("unscale_after_step", "the gradients are unscaled after the step",
-           (TRIAL, UNSCALE_LINE, "  step_optimizer();\n" + UNSCALE_LINE), (TRIAL, "  if (!skip) clip(), step_optimizer();\n", "")),
-    change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINE, CLIP + UNSCALE_LINE)),
-    change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINE, UNSCALE_LINE + CLIP)),
+           (TRIAL, UNSCALE_LINES + "  parts_->step_unless_overflowed();\n", "  step_optimizer();\n" + UNSCALE_LINES)),
+    change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINES, CLIP + UNSCALE_LINES)),
+    change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINES, UNSCALE_LINES + CLIP)),
     # Data.
     change("data_stream", "the data come from another stream of random numbers", (BATCHES, 'child("data"))', 'child("date"))')),
     change("data_uniform", "independent numbers are uniform, not normal",

@@ -36,7 +36,7 @@ void steps(benchmark::State& state, std::string_view subject, std::string_view p
   for (Trial* trial : {&emulated, &fp32, &again}) {
     trial->load_batch(0);
     kinds.push_back(
-        {[trial] { return trial->device().time([trial] { trial->forward(), trial->backward(), trial->update(); }); }});
+        {[trial] { return trial->device().time([trial] { trial->forward(), trial->backward(), trial->enqueue_update(); }); }});
   }
   const TurnRule rule{.budget = 4, .patience = 8};
   std::optional<InTurn> found;

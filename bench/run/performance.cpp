@@ -74,10 +74,9 @@ const std::vector<MetricRow>& throughput_table() {
       {"time.launch_gap", "s", Better::lower, Kind::sampled,
        "median of the rounds: seconds of a step launched kernel by kernel - seconds of its graph"},
       {"graph.kernels", "1", Better::lower, Kind::information,
-       "kernels in the CUDA graph of a step, or in both under a dynamic loss scale; those of libraries included"},
-      {"graph.copies", "1", Better::lower, Kind::information,
-       "copies in these graphs; the host's read of the overflow flag between them is none"},
-      {"graph.fills", "1", Better::lower, Kind::information, "fills of memory (memset) in these graphs"},
+       "kernels in the CUDA graph of a step; those of libraries included"},
+      {"graph.copies", "1", Better::lower, Kind::information, "copies in this graph"},
+      {"graph.fills", "1", Better::lower, Kind::information, "fills of memory (memset) in this graph"},
       {"time.device", "s", Better::lower, Kind::information,
        "median seconds of a hot step whose launches the host all enqueued while the device paused, so that no kernel "
        "waited for its launch; of steps launched kernel by kernel on a GPU"},
@@ -125,7 +124,7 @@ Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule, const std::st
     evict();
     forward.push_back(device.time([&] { trial.forward(); }));
     backward.push_back(device.time([&] { trial.backward(); }));
-    optimizer.push_back(device.time([&] { trial.update(); }));
+    optimizer.push_back(device.time([&] { trial.enqueue_update(); }));
     return forward.back() + backward.back() + optimizer.back();
   });
   for (const size_t one : loops.phases.taken) {

@@ -10,7 +10,7 @@ namespace halfmark::bench {
 void launch_step(Trial& trial) {
   trial.forward();
   trial.backward();
-  trial.update();
+  trial.enqueue_update();
 }
 
 bool is_timed_as_graph(const TrialSpec& spec) {

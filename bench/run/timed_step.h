@@ -15,7 +15,7 @@ namespace halfmark::bench {
 // The axis of throughput for how the kernels of a step are started: one by one, or as a CUDA graph.
 inline constexpr std::string_view kLaunchAxis = "launch";
 
-// Forward, backward and update. Its first call compiles and plans.
+// Forward, backward and update, without waiting for the device. Its first call compiles and plans.
 void launch_step(Trial& trial);
 
 bool is_timed_as_graph(const TrialSpec& spec);

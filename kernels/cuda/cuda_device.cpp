@@ -15,6 +15,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/recorded_graph.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/value_reader.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -345,6 +346,11 @@ std::unique_ptr<RecordedWork> CudaDevice::record(const std::function<void()>& wo
   }
   recording_ = nullptr;
   return graph;
+}
+
+std::unique_ptr<ValueReader> CudaDevice::value_reader() {
+  return std::make_unique<CudaValueReader>(
+      CudaValueReader::Owner{stream_, [this] { activate(); }, [this] { return !lost_.empty(); }});
 }
 
 bool CudaDevice::take_back(RecordedGraph& graph) noexcept {

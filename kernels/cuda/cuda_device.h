@@ -45,6 +45,7 @@ class CudaDevice : public Device {
   void evict_caches() override;
   Layout image_layout(DType dtype) const override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
+  std::unique_ptr<ValueReader> value_reader() override;
   std::string lost() override;
   std::optional<DeviceState> state() override;
 

@@ -303,6 +303,7 @@ struct StepForm {
   Storage storage;
   StepRounding rounding;
   uint64_t noise;
+  const float* found_inf;  // as of SgdStep; null: absent
 };
 // Of a parameter, and of a gradient of a norm; the first block of each is the number of all before.
 uint32_t blocks_of_updates(uint32_t elements);

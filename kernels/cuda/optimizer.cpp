@@ -14,7 +14,8 @@ namespace {
 
 uint32_t elements_of(const Tensor& tensor) { return static_cast<uint32_t>(tensor.elements()); }
 
-Refusal updated_refuses(std::span<UpdatedTensors> tensors, Storage storage) {
+Refusal updated_refuses(std::span<UpdatedTensors> tensors, const Tensor& found_inf, Storage storage) {
+  if (Refusal r = not_readable({&found_inf})) return r;
   for (const UpdatedTensors& t : tensors) {
     const std::initializer_list<const Tensor*> all = {&t.parameter, &t.gradient,     &t.first,
                                                       &t.second,    &t.compensation, &t.low};
@@ -41,6 +42,11 @@ UpdatedArrays arrays_of(const UpdatedTensors& t) {
   return a;
 }
 
+template <class Op>
+StepForm form_of(const Op& op) {
+  return {op.storage, op.rounding, op.noise, op.found_inf.empty() ? nullptr : op.found_inf.template as<float>()};
+}
+
 // launch(batch, is_wide) for each batch of parameters of one arithmetic.
 template <class Launch>
 void each_batch(std::span<UpdatedTensors> tensors, Launch launch) {
@@ -65,7 +71,7 @@ void each_batch(std::span<UpdatedTensors> tensors, Launch launch) {
   flush(0), flush(1);
 }
 
-Refusal sgd_refuses(const Device&, const SgdStep& op) { return updated_refuses(op.tensors, op.storage); }
+Refusal sgd_refuses(const Device&, const SgdStep& op) { return updated_refuses(op.tensors, op.found_inf, op.storage); }
 void sgd(Device& device, const SgdStep& op) {
   CudaDevice& cuda = on(device);
   // As in the formula, nesterov without momentum is none.
@@ -75,11 +81,13 @@ void sgd(Device& device, const SgdStep& op) {
   const auto narrow = constants.template operator()<float>();
   const auto wide = constants.template operator()<double>();
   each_batch(op.tensors, [&](const UpdateBatch& batch, bool is_wide) {
-    launch_sgd_step(cuda.stream(), batch, {op.storage, op.rounding, op.noise}, &narrow, is_wide ? &wide : nullptr);
+    launch_sgd_step(cuda.stream(), batch, form_of(op), &narrow, is_wide ? &wide : nullptr);
   });
 }
 
-Refusal adam_refuses(const Device&, const AdamStep& op) { return updated_refuses(op.tensors, op.storage); }
+Refusal adam_refuses(const Device&, const AdamStep& op) {
+  return updated_refuses(op.tensors, op.found_inf, op.storage);
+}
 void adam(Device& device, const AdamStep& op) {
   CudaDevice& cuda = on(device);
   const auto constants = [&]<class T>() {
@@ -88,8 +96,7 @@ void adam(Device& device, const AdamStep& op) {
   const auto narrow = constants.template operator()<float>();
   const auto wide = constants.template operator()<double>();
   each_batch(op.tensors, [&](const UpdateBatch& batch, bool is_wide) {
-    launch_adam_step(cuda.stream(), batch, {op.storage, op.rounding, op.noise}, op.kind, &narrow,
-                     is_wide ? &wide : nullptr);
+    launch_adam_step(cuda.stream(), batch, form_of(op), op.kind, &narrow, is_wide ? &wide : nullptr);
   });
 }
 

@@ -208,7 +208,8 @@ __device__ __forceinline__ void update_fours(const Updated& o, bool kahan, const
 template <class Wide, bool kFast, class Rule>
 __global__ void __launch_bounds__(kThreads, kFast ? 4 : 3)
     update(const __grid_constant__ UpdateBatch batch, Storage storage, StepRounding rounding, uint64_t seed,
-           Rule rule) {
+           const float* found_inf, Rule rule) {
+  if (found_inf && *found_inf != 0) return;  // the host need not wait to know it
   __shared__ uint32_t table[kFast ? 1 : 256];
   if (!kFast && storage == Storage::stochastic) {
     fill_aes_table(table);
@@ -277,7 +278,7 @@ void start_update(cudaStream_t stream, const UpdateBatch& batch, const StepForm&
   auto* kernel = update<Wide, false, Rule>;
   if constexpr (sizeof(Wide) == sizeof(float))
     if (fast) kernel = update<Wide, true, Rule>;
-  kernel<<<blocks, kThreads, 0, stream>>>(batch, form.storage, form.rounding, form.noise, rule);
+  kernel<<<blocks, kThreads, 0, stream>>>(batch, form.storage, form.rounding, form.noise, form.found_inf, rule);
 }
 
 template <class Wide>

@@ -37,6 +37,17 @@ class RecordedWork {
   virtual RecordedCounts counts() const = 0;
 };
 
+// Copies a value of a device to the host without waiting for what is enqueued after the copy.
+class ValueReader {
+ public:
+  virtual ~ValueReader() = default;
+  ValueReader() = default;
+  ValueReader(const ValueReader&) = delete;
+  ValueReader& operator=(const ValueReader&) = delete;
+  virtual void enqueue(const Tensor& value) = 0;  // f32 [1]
+  virtual float wait() = 0;                       // for the last enqueued copy, then its value
+};
+
 // Not thread-safe: one thread at a time uses a device. Its kernels may use many threads internally.
 class Device {
  public:
@@ -85,6 +96,9 @@ class Device {
   // `work` copies from the host is copied again each time, as it was.
   // Throws Unsupported with a reason if the device cannot, or if `work` waits for a result of the device.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work);
+
+  // Destroyed before the device. Not for work that is recorded. A device whose work the host does itself reads at once.
+  virtual std::unique_ptr<ValueReader> value_reader();
 
   // The elements of an opaque tensor in plain (row-major) order. `host` holds bytes_for(dtype, elements).
   virtual void copy_out_plain(void* host, const Tensor& opaque);

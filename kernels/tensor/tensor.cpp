@@ -66,6 +66,19 @@ std::unique_ptr<RecordedWork> Device::record(const std::function<void()>&) {
   throw Unsupported(name() + " cannot record work as a graph; GPUs can");
 }
 
+namespace {
+class ReadAtOnce : public ValueReader {
+ public:
+  void enqueue(const Tensor& value) override { value_ = static_cast<float>(value.values().at(0)); }
+  float wait() override { return value_; }
+
+ private:
+  float value_ = 0;
+};
+}  // namespace
+
+std::unique_ptr<ValueReader> Device::value_reader() { return std::make_unique<ReadAtOnce>(); }
+
 void Device::copy_out_plain(void*, const Tensor&) { throw Error(name() + " has no opaque layouts"); }
 
 namespace {

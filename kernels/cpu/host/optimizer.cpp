@@ -144,6 +144,7 @@ void update_piece(UpdatedTensors& t, const Tensor& gradient, const Piece& piece,
 // rules.operator()<T>() gives the rule in the arithmetic T.
 template <class Op, class Rules>
 void update_all(const Op& op, Rules rules) {
+  if (is_skipped(op.found_inf)) return;
   const auto rule = rules.template operator()<float>();
   const auto wide_rule = rules.template operator()<double>();
   std::vector<Tensor> gradients;

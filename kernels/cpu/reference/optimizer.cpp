@@ -77,6 +77,7 @@ void update(UpdatedTensors& t, Storage storage, StepRounding rounding, NoiseStre
 // f.operator()<T>(tensors, noise) for each parameter in its arithmetic.
 template <class Op, class F>
 void each_updated(const Op& op, F f) {
+  if (is_skipped(op.found_inf)) return;
   NoiseStream noise{op.noise, 0};
   for (UpdatedTensors& t : op.tensors) {
     wants_fp64(t.parameter) || wants_fp64(t.gradient) ? f.template operator()<double>(t, noise)

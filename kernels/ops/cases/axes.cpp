@@ -183,7 +183,11 @@ Axes tested_axes() {
                        {.dampening = 0.5, .first = true},
                        {.storage = Storage::stochastic},
                        {.storage = Storage::kahan},
-                       {.rounding = StepRounding::each_operation, .nesterov = true}};
+                       {.rounding = StepRounding::each_operation, .nesterov = true},
+                       {.found_inf = false},
+                       {.found_inf = true},
+                       {.storage = Storage::stochastic, .found_inf = true},
+                       {.storage = Storage::kahan, .found_inf = true}};
   axes.adam_kinds = {AdamKind::adam, AdamKind::adamw, AdamKind::keras};
   axes.clip_limits = {0.5, 1e6};
   axes.label_forms = {{false, 0, false, {7, 10}},      {false, 0, true, {7, 10}},      {true, 0, true, {7, 10}},

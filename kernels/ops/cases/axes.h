@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -84,6 +85,7 @@ struct UpdateForm {  // of an optimizer's step
   bool nesterov = false;
   double dampening = 0;
   bool first = false;
+  std::optional<bool> found_inf{};  // given to the step
 };
 
 struct LabelForm {  // of a cross-entropy

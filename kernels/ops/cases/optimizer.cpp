@@ -18,7 +18,8 @@ std::string update_text(const UpdateForm& form) {
   constexpr const char* kStorages[] = {"", " stochastic", " compensated"};
   return std::string(kStorages[static_cast<size_t>(form.storage)]) +
          (form.rounding == StepRounding::each_operation ? " each operation" : "") + (form.nesterov ? " nesterov" : "") +
-         (form.dampening != 0 ? " dampening" : "") + (form.first ? " first" : "");
+         (form.dampening != 0 ? " dampening" : "") + (form.first ? " first" : "") +
+         (form.found_inf ? (*form.found_inf ? " found inf" : " found no inf") : "");
 }
 
 // What a step should do to one element, in fp64, and by how much its parts may be off.
@@ -52,12 +53,17 @@ class UpdateCase {
         });
       if (form.storage == Storage::kahan)
         t.compensation = random_tensor(request, shape, types.parameter, layout, 5, Fill::normal, 0x1p-10);
-      if (types.has_low) t.low = Tensor(request.device, shape, types.low, layout);
+      if (types.has_low)  // what it holds is seen after a step that changes nothing
+        t.low = form.found_inf == true ? random_tensor(request, shape, types.low, layout, 6)
+                                       : Tensor(request.device, shape, types.low, layout);
       tensors_.push_back(std::move(t));
     }
+    if (form.found_inf)
+      found_inf_ = Tensor::from(request.device, {1}, DType::f32, std::vector<double>{*form.found_inf ? 1.0 : 0.0});
   }
 
   std::span<UpdatedTensors> tensors() { return tensors_; }
+  const Tensor& found_inf() const { return found_inf_; }
 
   // The format that a step's intermediate results are rounded to.
   const Format& format() const {
@@ -68,10 +74,20 @@ class UpdateCase {
 
   // update(parameter, gradient, first, second) of one element.
   void compare(CaseResult& result, const std::function<Update(double, double, double, double)>& update) const {
-    for (const UpdatedTensors& t : tensors_) compare_one(result, t, update);
+    for (const UpdatedTensors& t : tensors_)
+      form_.found_inf == true ? expect_kept(result, t) : compare_one(result, t, update);
   }
 
  private:
+  static void expect_kept(CaseResult& result, const UpdatedTensors& t) {
+    for (const auto& [what, tensor] : {std::pair{"parameter", &t.parameter},
+                                       {"first moment", &t.first},
+                                       {"second moment", &t.second},
+                                       {"compensation", &t.compensation},
+                                       {"low", &t.low}})
+      if (!tensor->empty()) result.expect_exact(*tensor, result.before(*tensor), what, ZeroSigns::compared);
+  }
+
   void compare_one(CaseResult& result, const UpdatedTensors& t,
                    const std::function<Update(double, double, double, double)>& update) const {
     const auto before = [&](const Tensor& tensor) {
@@ -109,6 +125,7 @@ class UpdateCase {
   UpdateForm form_;
   SgdTypes types_;
   std::vector<UpdatedTensors> tensors_;
+  Tensor found_inf_;
 };
 
 // f(name, types, form, layouts)
@@ -117,7 +134,7 @@ void each_update(const CaseRequest& request, auto&& f) {
     for (const UpdateForm& form : request.axes.update_forms)
       for (const SgdLayouts& layouts : request.axes.sgd_layouts) {
         const bool plain = layouts.parameter == Layout::plain && layouts.gradient == Layout::plain;
-        const bool usual = form.storage == Storage::nearest && form.rounding == StepRounding::once;
+        const bool usual = form.storage == Storage::nearest && form.rounding == StepRounding::once && !form.found_inf;
         if (!plain && !usual) continue;
         f(text_of({types.parameter, types.gradient, types.velocity}) +
               (types.has_low ? " low " + std::string(name_of(types.low)) : "") + " " +
@@ -140,6 +157,7 @@ void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdStep>& ru
         const bool nesterov = form.nesterov && momentum != 0;
         run_case(name + " momentum " + std::to_string(momentum) + " decay " + std::to_string(decay),
                  SgdStep{.tensors = one.tensors(),
+                         .found_inf = one.found_inf(),
                          .rate = rate,
                          .momentum = momentum,
                          .dampening = form.dampening,
@@ -187,6 +205,7 @@ void Cases<AdamStep>::each(const CaseRequest& request, const RunCase<AdamStep>& 
           run_case(name + " kind " + std::to_string(static_cast<int>(kind)) + " decay " + std::to_string(decay) +
                        " step " + std::to_string(step),
                    AdamStep{.tensors = one.tensors(),
+                            .found_inf = one.found_inf(),
                             .kind = kind,
                             .rate = rate,
                             .beta1 = kBeta1,

@@ -21,6 +21,12 @@ void check_updated(std::string_view name, const UpdatedTensors& t, Storage stora
        "a step that rounds after each operation stores to nearest");
 }
 
+void check_flag(std::string_view name, const Tensor& found_inf) {
+  if (found_inf.empty()) return;
+  vector_of(name, "found_inf", found_inf, 1);
+  need(found_inf.dtype() == DType::f32, name, "found_inf must be f32, not " + std::string(name_of(found_inf.dtype())));
+}
+
 }  // namespace
 
 void Unscale::check() const { vector_of(name, "found_inf", found_inf, 1); }
@@ -35,6 +41,7 @@ void SgdStep::check() const {
     need(momentum == 0 || !t.first.empty(), name, "momentum needs a velocity");
     need(t.second.empty(), name, "there is no second moment");
   }
+  check_flag(name, found_inf);
 }
 
 void AdamStep::check() const {
@@ -42,6 +49,7 @@ void AdamStep::check() const {
     check_updated(name, t, storage, rounding);
     need(!t.first.empty() && !t.second.empty(), name, "two moments are needed");
   }
+  check_flag(name, found_inf);
   need(step > 0, name, "steps count from 1");
   need(kind != AdamKind::keras || rounding == StepRounding::once, name,
        "rounding after each operation is defined for PyTorch's steps only");

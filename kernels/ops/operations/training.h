@@ -76,10 +76,14 @@ struct UpdatedTensors {
   Tensor low;           // receives the new parameter as stored, rounded to its own dtype; empty = none
 };
 
+// Whether `found_inf` of a step, whose memory the host can read, says that the step changes nothing.
+inline bool is_skipped(const Tensor& found_inf) { return !found_inf.empty() && *found_inf.as<float>() != 0; }
+
 // formulas::sgd_step for every element of every parameter.
 struct SgdStep {
   static constexpr std::string_view name = "sgd_step";
   std::span<UpdatedTensors> tensors;
+  Tensor found_inf{};  // f32 [1], of Unscale: if it is not 0, no tensor changes; empty: the step is made in any case
   double rate = 0.01, momentum = 0, dampening = 0, weight_decay = 0;  // values, not part of the choice of row
   bool nesterov = false;
   bool first = false;  // the first step of these parameters, in which the dampening does not act
@@ -92,7 +96,7 @@ struct SgdStep {
       visit_updated(v, "parameter", t.parameter), v.input("gradient", t.gradient);
       visit_updated(v, "velocity", t.first), v.output("low", t.low), visit_updated(v, "compensation", t.compensation);
     });
-    v.attribute(storage), v.attribute(rounding);
+    v.input("found_inf", found_inf), v.attribute(storage), v.attribute(rounding);
   }
 };
 
@@ -100,6 +104,7 @@ struct SgdStep {
 struct AdamStep {
   static constexpr std::string_view name = "adam_step";
   std::span<UpdatedTensors> tensors;
+  Tensor found_inf{};  // as of SgdStep
   AdamKind kind = AdamKind::adam;
   double rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   int64_t step = 1;  // counts from 1
@@ -113,7 +118,7 @@ struct AdamStep {
       visit_updated(v, "mean_square", t.second), v.output("low", t.low);
       visit_updated(v, "compensation", t.compensation);
     });
-    v.attribute(kind), v.attribute(storage), v.attribute(rounding);
+    v.input("found_inf", found_inf), v.attribute(kind), v.attribute(storage), v.attribute(rounding);
   }
 };
 

@@ -121,7 +121,7 @@ inline std::string sgd() {
     ++batch.count;
   }
   const formulas::SgdConstants<float> constants{0.5F, 0, 1, 0, false};
-  cuda::launch_sgd_step(nullptr, batch, {Storage::nearest, StepRounding::once, 0}, &constants, nullptr);
+  cuda::launch_sgd_step(nullptr, batch, {Storage::nearest, StepRounding::once, 0, nullptr}, &constants, nullptr);
   for (int which = 0; which < 2; ++which) {
     std::vector<float> wanted(counts[which]);
     for (uint32_t i = 0; i < wanted.size(); ++i) wanted[i] = static_cast<float>(i) - 2;
