@@ -21,7 +21,7 @@ CudaValueReader::CudaValueReader(Owner owner) : owner_(std::move(owner)) {
 // What a lost device had is gone with its context.
 CudaValueReader::~CudaValueReader() {
   if (owner_.is_lost()) return;
-  cudaEventSynchronize(copied_);  // the copy may not have been made yet
+  if (pending_) cudaEventSynchronize(copied_);
   cudaFreeHost(value_);
   cudaEventDestroy(copied_);
 }
@@ -30,12 +30,14 @@ void CudaValueReader::enqueue(const Tensor& value) {
   HM_CHECK(value.dtype() == DType::f32 && value.elements() == 1, "a value to be read must be one f32");
   owner_.activate();
   HM_CUDA(cudaMemcpyAsync(value_, value.data(), sizeof(float), cudaMemcpyDeviceToHost, owner_.stream));
+  pending_ = true;
   HM_CUDA(cudaEventRecord(copied_, owner_.stream));
 }
 
 float CudaValueReader::wait() {
   owner_.activate();
   HM_CUDA(cudaEventSynchronize(copied_));
+  pending_ = false;
   return *value_;
 }
 

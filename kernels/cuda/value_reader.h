@@ -25,6 +25,7 @@ class CudaValueReader : public ValueReader {
   Owner owner_;
   float* value_ = nullptr;
   cudaEvent_t copied_ = nullptr;
+  bool pending_ = false;  // a copy that wait() has not waited for
 };
 
 }  // namespace halfmark::kernels::cuda
