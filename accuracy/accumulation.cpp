@@ -219,7 +219,11 @@ std::optional<std::string> refuses_accumulation(const TrialSpec& spec) {
 Harness accumulation_harness() {
   return {.name = "accumulation",
           .about = "error of a sum of products against its length K = 2^8 .. 2^17, next to the theoretical bounds",
-          .axes = {{"data", {"random", "same_sign", "cancelling"}}, {"sum", {"policy", "fp16", "split_k"}}},
+          .axes = {{"data", {"random", "same_sign", "cancelling"}, {}, "the operands"},
+                   {"sum",
+                    {"policy", "fp16", "split_k"},
+                    {},
+                    "how products are added; policy: as the matmul of the policy does"}},
           .metrics = accumulation_table(),
           .refuses = refuses_accumulation,
           .measure = measure_accumulation};

@@ -52,6 +52,10 @@ const std::vector<Harness>& accuracy_harnesses() {
   return list;
 }
 
+Axis fused_axis() {
+  return {.name = kFusedAxis, .values = {"off", "on"}, .about = "neighbouring operations as one where rows can"};
+}
+
 void expect_fused(const TrialSpec& spec, const KernelLog& log) {
   if (!spec.settings.fused) return;
   for (const LoggedKernel& one : log.entries())

@@ -24,6 +24,7 @@ struct Axis {
   std::string_view name;
   std::vector<std::string_view> values;  // the first is the default
   std::optional<AxisNumbers> numbers{};  // none: the listed values alone
+  std::string_view about{};              // one line for `halfmark list`
 };
 
 // The value as an id writes it: a listed one unchanged, a number in its shortest form, so that 0.020 is 0.02. Nothing: the
@@ -49,6 +50,7 @@ struct Expect {
 
 // The axis of `error` and `throughput` for Settings::fused. Case::trial sets it.
 inline constexpr std::string_view kFusedAxis = "fused";
+Axis fused_axis();
 // Throws Unsupported for a trial that fuses, but of whose operations in the log none is fused.
 void expect_fused(const TrialSpec& spec, const KernelLog& log);
 

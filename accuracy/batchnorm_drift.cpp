@@ -186,11 +186,17 @@ Harness batchnorm_drift_harness() {
               "running mean and variance against an fp64 reference over many steps, by momentum, batch noise, storage, "
               "and the "
               "format of the sums of a batch",
-          .axes = {{"momentum", {"0.1", "0.01"}, AxisNumbers{1e-4, 1, false}},  // the steps grow as 1 / momentum
-                   {"noise", {"0", "0.1"}, AxisNumbers{0, 1e6, false}},
-                   {"storage", {"policy", "f32", "f16", "bf16"}},
-                   {"accumulate", {"kernel", "f64", "f32", "f16", "bf16"}},
-                   {"scale", {"2", "512"}, AxisNumbers{1e-30, 1e30, false}}},
+          .axes = {{"momentum",
+                    {"0.1", "0.01"},
+                    AxisNumbers{1e-4, 1, false},
+                    "of the running statistics; steps grow as 1 / momentum"},
+                   {"noise", {"0", "0.1"}, AxisNumbers{0, 1e6, false}, "standard deviation of the factor of a batch"},
+                   {"storage", {"policy", "f32", "f16", "bf16"}, {}, "of the running statistics"},
+                   {"accumulate",
+                    {"kernel", "f64", "f32", "f16", "bf16"},
+                    {},
+                    "format of the sums of a batch; kernel: as the kernel adds"},
+                   {"scale", {"2", "512"}, AxisNumbers{1e-30, 1e30, false}, "factor of the input"}},
           .metrics = drift_table(),
           .refuses = refuses_drift,
           .measure = measure_drift,

@@ -229,9 +229,11 @@ std::optional<std::string> refuses_convergence(const TrialSpec& spec) {
 Harness convergence_harness() {
   std::vector<Axis> axes = {
       {"control",
-       {"none", "adam_in_fp16", "adam_large_epsilon", "small_rate", "small_rate_kahan", "small_rate_stochastic"}},
-      {"seeds", {"5", "3"}, AxisNumbers{kFewestSeeds, kMostSeeds, true}},
-      {"steps", {"100", "10", "40", "200", "400"}, AxisNumbers{1, 1e6, true}}};
+       {"none", "adam_in_fp16", "adam_large_epsilon", "small_rate", "small_rate_kahan", "small_rate_stochastic"},
+       {},
+       "a negative control, which must fail, or a remedy for one"},
+      {"seeds", {"5", "3"}, AxisNumbers{kFewestSeeds, kMostSeeds, true}, "trainings, with different random seeds"},
+      {"steps", {"100", "10", "40", "200", "400"}, AxisNumbers{1, 1e6, true}, "training steps"}};
   std::ranges::copy(optimizer_axes(), std::back_inserter(axes));
   return {.name = "convergence",
           .about = "held-out loss after training with several seeds, against fp32's own spread over the same seeds",

@@ -197,7 +197,7 @@ Findings measure_error(const TrialSpec& spec) {
 Harness error_harness() {
   return {.name = "error",
           .about = "output, loss and gradients of one batch against fp64, on inputs as drawn and as rounded",
-          .axes = {{.name = kFusedAxis, .values = {"off", "on"}}, images_axis()},
+          .axes = {fused_axis(), images_axis()},
           .metrics = error_table(),
           .refuses = refuses_images,
           .measure = measure_error};

@@ -10,7 +10,11 @@ constexpr std::string_view kChannelsLast = "images.channels_last";
 
 }  // namespace
 
-Axis images_axis() { return {.name = kImagesAxis, .values = {"device", "nchw", "nhwc"}}; }
+Axis images_axis() {
+  return {.name = kImagesAxis,
+          .values = {"device", "nchw", "nhwc"},
+          .about = "layout of the images; device: the one that suits it"};
+}
 
 std::optional<std::string> refuses_images(const TrialSpec& spec) {
   const bool has_images = spec.subject->input.rank() == 4 && !row_of(spec.subject->data).has_indices;

@@ -68,13 +68,14 @@ std::optional<Expect> expects_lint(const TrialSpec& spec) {
 }
 
 std::vector<Axis> lint_axes() {
-  Axis planted{"mistake", {"none"}};
+  Axis planted{.name = "mistake", .values = {"none"}, .about = "a mistake that is made on purpose"};
   for (const MistakeRow& row : mistakes()) planted.values.push_back(row.name);
-  std::vector<Axis> axes = {std::move(planted),
-                            {"clipping", {"off", "on"}},
-                            {"micro_batches", {"1", "2", "4"}},
-                            {"replicate", {"0", "1", "2", "3", "4"}, AxisNumbers{0, 1e6, true}},
-                            {"steps", {"8", "12", "24"}, AxisNumbers{4, 1e4, true}}};
+  std::vector<Axis> axes = {
+      std::move(planted),
+      {"clipping", {"off", "on"}, {}, "gradients are clipped by their norm"},
+      {"micro_batches", {"1", "2", "4"}, {}, "batches whose gradients are added before a step"},
+      {"replicate", {"0", "1", "2", "3", "4"}, AxisNumbers{0, 1e6, true}, "added to the random seed"},
+      {"steps", {"8", "12", "24"}, AxisNumbers{4, 1e4, true}, "training steps"}};
   std::ranges::copy(optimizer_axes(), std::back_inserter(axes));
   return axes;
 }

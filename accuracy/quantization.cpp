@@ -98,7 +98,7 @@ Harness quantization_harness() {
   return {
       .name = "quantization",
       .about = "elements that the quantisation of linear layers makes zero or cuts to the largest code, and its scales",
-      .axes = {{"steps", {"10"}, AxisNumbers{1, 1e6, true}}},
+      .axes = {{"steps", {"10"}, AxisNumbers{1, 1e6, true}, "training steps"}},
       .metrics = quantization_table(),
       .refuses = refuse_quantization,
       .measure = measure_quantization};

@@ -218,7 +218,7 @@ Harness sanity_harness() {
           .about =
               "which precision the matmul really has, NaN from clean data, batch norm after an infinite input, "
               "steps of the loss scaler",
-          .axes = {{"check", {"precision", "nan", "batchnorm", "scaler"}}},
+          .axes = {{"check", {"precision", "nan", "batchnorm", "scaler"}, {}, "what is checked"}},
           .metrics = sanity_table(),
           .refuses = refuses_sanity,
           .measure = measure_sanity,

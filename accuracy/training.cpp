@@ -250,9 +250,10 @@ std::optional<std::string> refuses_training(const TrialSpec& spec) {
 }  // namespace
 
 Harness training_harness() {
-  std::vector<Axis> axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
-                            {"replicate", {"0", "1", "2", "3", "4"}, AxisNumbers{0, 1e6, true}},
-                            {"steps", {"40", "10", "100", "400"}, AxisNumbers{1, 1e6, true}}};
+  std::vector<Axis> axes = {
+      {"control", {"none", "underflow", "small_rate", "scale_too_high"}, {}, "a negative control, which must fail"},
+      {"replicate", {"0", "1", "2", "3", "4"}, AxisNumbers{0, 1e6, true}, "added to the random seed"},
+      {"steps", {"40", "10", "100", "400"}, AxisNumbers{1, 1e6, true}, "training steps"}};
   std::ranges::copy(optimizer_axes(), std::back_inserter(axes));
   return {.name = "training",
           .about = "loss against the fp32 baseline, loss scale, lost updates, held-out accuracy in fp32 and pure half",

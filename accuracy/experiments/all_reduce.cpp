@@ -238,7 +238,7 @@ Harness all_reduce_harness() {
               "mean of the gradients of 2 to 1024 ranks: overflow, lost gradients and error by division, order and "
               "dtype of "
               "the wire",
-          .axes = {{"scale", {"65536", "1", "0.0001"}, AxisNumbers{1e-9, 1e9, false}}},
+          .axes = {{"scale", {"65536", "1", "0.0001"}, AxisNumbers{1e-9, 1e9, false}, "loss scale of the gradients"}},
           .metrics = all_reduce_table(),
           .refuses = refuses_all_reduce,
           .measure = measure_all_reduce,

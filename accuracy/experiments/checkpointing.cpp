@@ -275,7 +275,10 @@ CheckpointedNetwork with_checkpoints(const Subject& subject, size_t segments) {
 Harness checkpointing_harness() {
   return {.name = "checkpointing",
           .about = "a training step with gradient checkpointing: bytes, added work, bits of what is computed again",
-          .axes = {{"segments", {"sqrt"}, AxisNumbers{1, 1000, true}}},
+          .axes = {{"segments",
+                    {"sqrt"},
+                    AxisNumbers{1, 1000, true},
+                    "parts of the network; sqrt: of its number of layers"}},
           .metrics = checkpointing_table(),
           .refuses = refuses_checkpointing,
           .measure = measure_checkpointing};

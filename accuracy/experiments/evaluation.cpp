@@ -258,16 +258,19 @@ Evaluation Evaluator::exact(const ModelValues& values, Answers* answers) {
 }
 
 Harness evaluation_harness() {
-  Axis parts{"part", {}};
+  Axis parts{.name = "part", .values = {}, .about = "what is measured"};
   for (const PartRow& part : kParts) parts.values.push_back(part.name);
   return {.name = "evaluation",
           .about = "a trained model evaluated in fp32, tf32, autocast and full half: logits, flips, rankings, memory",
           .axes = {parts,
-                   {"steps", {"100", "40", "200", "400"}, AxisNumbers{2, 1e6, true}},
-                   {"checkpoints", {"20"}, AxisNumbers{2, 1000, true}},
-                   {"seeds", {"5", "3", "20"}, AxisNumbers{2, 100, true}},
-                   {"samples", {"auto", "64", "256", "1024"}, AxisNumbers{1, 1e6, true}},
-                   {"batches", {"64", "8"}, AxisNumbers{2, 1e4, true}}},
+                   {"steps", {"100", "40", "200", "400"}, AxisNumbers{2, 1e6, true}, "training steps"},
+                   {"checkpoints", {"20"}, AxisNumbers{2, 1000, true}, "of a training, which are ranked"},
+                   {"seeds", {"5", "3", "20"}, AxisNumbers{2, 100, true}, "trainings, with different random seeds"},
+                   {"samples",
+                    {"auto", "64", "256", "1024"},
+                    AxisNumbers{1, 1e6, true},
+                    "held-out samples; auto: as many as have 4096 predictions, 32 to 1024"},
+                   {"batches", {"64", "8"}, AxisNumbers{2, 1e4, true}, "that are evaluated in part memory"}},
           .metrics = evaluation_table(),
           .refuses = refuses_evaluation,
           .measure = measure_evaluation};

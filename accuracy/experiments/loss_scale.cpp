@@ -180,9 +180,12 @@ std::optional<std::string> refuses_loss_scale(const TrialSpec& spec) {
 Harness loss_scale_harness() {
   return {.name = "loss_scale",
           .about = "static loss scales 2^0 to 2^24 beside the dynamic one: which train a model to the loss of fp32",
-          .axes = {{"loss_factor", {"1", "1e-05"}, AxisNumbers{1e-12, 1e6, false}},
-                   {"seeds", {"5", "3"}, AxisNumbers{3, 1000, true}},
-                   {"steps", {"100", "40"}, AxisNumbers{1, 1e6, true}}},
+          .axes = {{"loss_factor",
+                    {"1", "1e-05"},
+                    AxisNumbers{1e-12, 1e6, false},
+                    "factor of the loss, and so of the gradients"},
+                   {"seeds", {"5", "3"}, AxisNumbers{3, 1000, true}, "trainings, with different random seeds"},
+                   {"steps", {"100", "40"}, AxisNumbers{1, 1e6, true}, "training steps"}},
           .metrics = loss_scale_table(),
           .refuses = refuses_loss_scale,
           .measure = measure_loss_scale};

@@ -246,10 +246,10 @@ Harness mantissa_harness() {
           .about =
               "by fraction bits: error of a linear layer or convolution, loss of a trained model; by exponent bits: "
               "values lost",
-          .axes = {{"part", {"layers", "training"}},
-                   {"rate", {"own", "0.01"}, AxisNumbers{0, 1e6}},
-                   {"steps", {"100", "40", "200"}, AxisNumbers{1, 1e6, true}},
-                   {"seeds", {"5", "3"}, AxisNumbers{3, 100, true}}},
+          .axes = {{"part", {"layers", "training"}, {}, "what is measured"},
+                   {"rate", {"own", "0.01"}, AxisNumbers{0, 1e6}, "learning rate; own: that of the subject"},
+                   {"steps", {"100", "40", "200"}, AxisNumbers{1, 1e6, true}, "training steps"},
+                   {"seeds", {"5", "3"}, AxisNumbers{3, 100, true}, "trainings, with different random seeds"}},
           .metrics = mantissa_table(),
           .refuses = refuses_mantissa,
           .measure = measure_mantissa,

@@ -181,7 +181,7 @@ Harness mask_harness() {
           .about =
               "softmax of masked scores: NaN and leaked probability by the constant of the mask, for two masks and for "
               "rows that are masked altogether",
-          .axes = {{"scores", {"4"}, AxisNumbers{1e-3, 1e4, false}}},
+          .axes = {{"scores", {"4"}, AxisNumbers{1e-3, 1e4, false}, "standard deviation of the scores"}},
           .metrics = mask_table(),
           .refuses = refuses_mask,
           .measure = measure_mask,

@@ -246,7 +246,7 @@ Harness row_statistics_harness() {
       .about =
           "sum of squares of a row for layer norm, RMS norm and weight norm: error and safe region by width, size of "
           "the values and format of the sum",
-      .axes = {{"epsilon", {"1e-05", "1e-06", "1e-08", "1e-12"}, AxisNumbers{0, 1, false}}},
+      .axes = {{"epsilon", {"1e-05", "1e-06", "1e-08", "1e-12"}, AxisNumbers{0, 1, false}, "of the norm"}},
       .metrics = row_table(),
       .refuses = refuses_row_statistics,
       .measure = measure_row_statistics,

@@ -89,7 +89,7 @@ Harness same_bits_harness() {
   for (const Policy& policy : policies()) names.push_back(policy.name);
   return {.name = "same_bits",
           .about = "whether a training step has the same bits under another policy, apart from the loss scale",
-          .axes = {{"against", names}},
+          .axes = {{"against", names, {}, "the other policy"}},
           .metrics = same_bits_table(),
           .measure = measure_same_bits};
 }

@@ -209,7 +209,7 @@ Harness underflow_harness() {
           .about =
               "share of log-normal numbers that a cast makes 0, subnormal or infinite, by median and loss scale; "
               "exactness of scaling",
-          .axes = {{"sigma", {"2"}, AxisNumbers{0.1, 16, false}}},
+          .axes = {{"sigma", {"2"}, AxisNumbers{0.1, 16, false}, "standard deviation of log2 |x|"}},
           .metrics = underflow_table(),
           .refuses = refuses_underflow,
           .measure = measure_underflow,

@@ -132,7 +132,10 @@ MatrixView view_of_tensor(const std::vector<float>& values, const Shape& shape, 
 Harness what_if_harness() {
   return {.name = "what_if",
           .about = "error, clipped and flushed shares of the tensors of a step in fp16, bf16, fp8, MXFP8 and NVFP4",
-          .axes = {{"steps", {"20", "0", "100"}, AxisNumbers{0, 1e6, true}}},
+          .axes = {{"steps",
+                    {"20", "0", "100"},
+                    AxisNumbers{0, 1e6, true},
+                    "training steps before the one that is measured"}},
           .metrics = what_if_table(),
           .refuses = refusal_of_fp64,
           .measure = measure_what_if};

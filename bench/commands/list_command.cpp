@@ -150,14 +150,17 @@ Json harnesses_json() {
   for (const Harness& harness : all_harnesses()) {
     Json axes = Json::object();
     Json numbers = Json::object();  // that an axis takes beside its values
+    Json abouts = Json::object();
     for (const Axis& axis : harness.axes) {
       axes[std::string(axis.name)] = axis.values;
+      abouts[std::string(axis.name)] = axis.about;
       if (axis.numbers) numbers[std::string(axis.name)] = numbers_text(*axis.numbers);
     }
     list.push_back({{"name", harness.name},
                     {"about", harness.about},
                     {"axes", axes},
                     {"numbers", numbers},
+                    {"axes_about", abouts},
                     {"metrics", metrics_json(harness.metrics)}});
   }
   return list;
@@ -303,9 +306,13 @@ std::string harnesses_text(const Json& list, const TextOptions& options) {
     text += wrapped("  ", harness["about"].get<std::string>(), options.width);
     for (const auto& [axis, values] : harness["axes"].items()) {
       const Json& numbers = harness["numbers"];
+      const std::string about = harness["axes_about"][axis];
+      auto names = values.get<std::vector<std::string>>();
+      names.front() += " (default)";
       text += wrapped(fmt::format("  axis {} = ", axis),
-                      fmt::format("{}{}", fmt::join(values.get<std::vector<std::string>>(), " | "),
-                                  numbers.contains(axis) ? " | " + numbers[axis].get<std::string>() : ""),
+                      fmt::format("{}{}{}", fmt::join(names, " | "),
+                                  numbers.contains(axis) ? " | " + numbers[axis].get<std::string>() : "",
+                                  about.empty() ? "" : ": " + about),
                       options.width);
     }
     text += metrics_text(harness["metrics"], columns, options);

@@ -134,7 +134,8 @@ Findings measure_memory(const TrialSpec& given) {
 Harness memory_harness() {
   return {.name = "memory",
           .about = "peak bytes of each phase, split by purpose at the peak of a training step",
-          .axes = {{.name = "steps", .values = {"4", "100"}}, {.name = kLabelsAxis, .values = {"i32", "i64"}}},
+          .axes = {{.name = "steps", .values = {"4", "100"}, .about = "training steps over which live bytes may grow"},
+                   labels_axis()},
           .metrics = memory_table(),
           .refuses = refuses_labels,
           .measure = measure_memory};

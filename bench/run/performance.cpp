@@ -215,6 +215,10 @@ std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
 
 }  // namespace
 
+accuracy::Axis labels_axis() {
+  return {.name = kLabelsAxis, .values = {"i32", "i64"}, .about = "dtype of labels and indices"};
+}
+
 std::optional<std::string> refuses_labels(const TrialSpec& spec) {
   if (spec.settings.indices == models::IndexType::i32 || models::has_indices_in_batch(*spec.subject)) return {};
   return "labels=i64: a batch of " + spec.subject->id() + " has no labels or indices that are integers";
@@ -229,11 +233,15 @@ Harness throughput_harness() {
       .name = "throughput",
       .about =
           "seconds of evaluation, forward, backward, optimizer and the whole step, with hot caches and with cold ones",
-      .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}},
-               {.name = kCastCacheAxis, .values = {"on", "off"}},
-               {.name = accuracy::kFusedAxis, .values = {"off", "on"}},
+      .axes = {labels_axis(),
+               {.name = kCastCacheAxis,
+                .values = {"on", "off"},
+                .about = "autocast casts a parameter once for each pass"},
+               accuracy::fused_axis(),
                accuracy::images_axis(),
-               {.name = kLaunchAxis, .values = {"kernels", "graph"}}},
+               {.name = kLaunchAxis,
+                .values = {"kernels", "graph"},
+                .about = "kernels one by one, or a step as one CUDA graph"}},
       .metrics = throughput_table(),
       .refuses = refuses_throughput,
       .measure = measure_throughput};

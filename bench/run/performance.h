@@ -16,6 +16,7 @@ inline constexpr double kStandstillRate = 1e-12;
 
 // The axis of both for the storage of labels and indices. Case::trial sets it.
 inline constexpr std::string_view kLabelsAxis = "labels";
+accuracy::Axis labels_axis();
 // The axis of throughput for autocast's cache of cast weights (Pass::caches_casts), likewise.
 inline constexpr std::string_view kCastCacheAxis = "cast_cache";
 // The reason for which labels of 64 bits say nothing about this subject; nothing: they do, or are not asked for.

@@ -344,5 +344,13 @@ TEST(CaseOf, RefusesInvalidIds) {
             "mlp/b8_i16_h24_o10/cpu/fp32/training/rate=0.05");
 }
 
+TEST(Harnesses, SayInALineWhatEachOfTheirAxesIs) {
+  for (const Harness& harness : all_harnesses())
+    for (const Axis& axis : harness.axes) {
+      EXPECT_FALSE(axis.about.empty()) << harness.name << " " << axis.name;
+      EXPECT_EQ(axis.about.find('\n'), axis.about.npos) << harness.name << " " << axis.name;
+    }
+}
+
 }  // namespace
 }  // namespace halfmark::bench
