@@ -45,7 +45,7 @@ class Optimizer {
     Tensor first;         // SGD: the velocity; Adam: the mean of the gradients
     Tensor second;        // the mean of their squares
     Tensor compensation;  // what the parameter lacks, with Storage::kahan
-    int64_t steps = 0;    // that have updated the parameter
+    int64_t steps = 0;    // that have updated the parameter, and one that may yet be forgotten
   };
 
   // `noise`: the seed of rounding at random. Throws Error for arguments that cannot be.
@@ -55,10 +55,10 @@ class Optimizer {
   // specification has no clip_norm. The norm is f32 (f64 if a gradient is); with StepRounding::each_operation it is stored
   // in the widest dtype of the gradients, as in PyTorch: in fp16 a norm of 1e5 is infinite and all gradients become 0.
   void clip(const std::vector<Param*>& params);
-  // Updates every parameter that has a gradient: the master copy if there is one, which is rounded into the value. `found_inf`
-  // as in SgdStep: a device that finds it not 0 changes nothing, of which the host hears later.
+  // Updates every parameter that has a gradient: the master copy if there is one, which is rounded into the value. `found_inf`:
+  // as of SgdStep.
   void step(const std::vector<Param*>& params, const Tensor& found_inf = {});
-  void forget_step();  // the last one, which has changed nothing: it does not count
+  void forget_step();  // undoes the count of the last step, which the device has skipped
 
   const std::vector<State>& states() const { return states_; }  // in the order of the parameters
   std::vector<Tensor*> tensors();                               // all state that is not empty

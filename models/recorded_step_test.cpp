@@ -133,6 +133,18 @@ TEST_P(RecordedSteps, AreSkippedWhenAGradientIsNotFinite) {
   EXPECT_NE(codes_of(trial), before);
 }
 
+// The flag of a launched step says nothing about a recorded one that has run since.
+TEST_P(RecordedSteps, TellOfTheirOwnOverflow) {
+  Trial trial(spec(kSmallMlp, "amp-fp16"));
+  trial.load_batch(0);
+  RecordedStep step(trial);
+  trial.forward(), trial.backward();
+  EXPECT_TRUE(trial.update());
+  trial.input().fill(std::numeric_limits<double>::infinity());
+  step.run();
+  EXPECT_TRUE(trial.overflowed());
+}
+
 TEST_P(RecordedSteps, AreMadeAfterTheScaleHasBecomeLowEnough) {
   TrialSpec own = spec(kSmallMlp, "amp-fp16");
   own.settings.scaler = own.policy->scaler;

@@ -27,7 +27,6 @@ bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
 
 void Scaler::enqueue_unscale(Device& device, const std::vector<Param*>& params) {
   if (spec_.kind == ScalerSpec::Kind::none) return;
-  reads_ = false;
   PurposeScope purpose(Purpose::other);
   if (found_inf_.empty()) found_inf_ = Tensor(device, Shape{1}, DType::f32);
   found_inf_.fill(0);
@@ -42,13 +41,11 @@ void Scaler::enqueue_read() {
   if (!is_dynamic()) return;
   if (!reader_) reader_ = found_inf_.device().value_reader();
   reader_->enqueue(found_inf_);
-  reads_ = true;
 }
 
-bool Scaler::overflowed() {
-  if (!is_dynamic()) return false;
-  return reads_ ? reader_->wait() != 0 : found_inf_.values()[0] != 0;
-}
+bool Scaler::read() { return is_dynamic() && reader_->wait() != 0; }
+
+bool Scaler::overflowed() const { return is_dynamic() && found_inf_.values()[0] != 0; }
 
 // Factors are doubles: a product with a variable in fp32 is rounded once.
 double Scaler::held(double product) const {

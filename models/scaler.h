@@ -20,10 +20,12 @@ class Scaler {
   // Unscales every gradient in place (inv = float(1 / double(scale))). true = at least one scaled gradient was not
   // finite and the step must be skipped. A fixed scale always returns false: apex's static scaler does not check.
   bool unscale(Device& device, const std::vector<Param*>& params);
-  // Its two parts: the second waits for the device, but not for what was enqueued after enqueue_read().
+  // The same in two parts.
   void enqueue_unscale(Device& device, const std::vector<Param*>& params);
-  void enqueue_read();  // optional; not while the device records
-  bool overflowed();
+  bool overflowed() const;  // waits for all work of the device
+  // In place of overflowed(): copies the flag to the host, and later waits for that copy only. Not while the device records.
+  void enqueue_read();
+  bool read();
   bool is_dynamic() const { return spec_.kind == ScalerSpec::Kind::dynamic; }
   Tensor& found_inf() { return found_inf_; }  // the flag on the device; empty before the first unscale
   void update(bool found_inf);
@@ -39,7 +41,6 @@ class Scaler {
   bool stopped_ = false;
   Tensor found_inf_;
   std::unique_ptr<kernels::ValueReader> reader_;
-  bool reads_ = false;  // since the last enqueue_unscale
 };
 
 }  // namespace halfmark::models

@@ -62,7 +62,7 @@ struct Trial::Parts {
   bool pending = false;     // forward has run and backward has not
   double scale = 1;         // the loss scale of the last backward
   bool unscaled = false;    // the gradients have been divided by it since
-  bool unfinished = false;  // of the update, what finish_update does
+  bool unfinished = false;  // enqueue_update has run, finish_update has not
   // The scaled output gradient of a subject without labels; recomputed when the scale changes.
   std::vector<double> slope;
   Tensor dy;
@@ -200,13 +200,15 @@ struct Trial::Parts {
     return made;
   }
 
+  void expect_finished() const { HM_CHECK(!unfinished, "an update is enqueued and not finished"); }
+
   void enqueue_unscale() {
     const PhaseScope phase("optimizer");
     unscaled = true;
     scaler.enqueue_unscale(device, params);
   }
 
-  // After a non-finite gradient the device skips the optimizer's step; clipping may make more gradients NaN.
+  // After a non-finite gradient the device skips the optimizer's step.
   void step_unless_overflowed() {
     const PhaseScope phase("optimizer");
     optimizer.clip(params);
@@ -317,20 +319,25 @@ bool Trial::unscale() {
 bool Trial::overflowed() { return parts_->scaler.overflowed(); }
 
 void Trial::clip() {
+  parts_->expect_finished();
   const PhaseScope phase("optimizer");
   parts_->optimizer.clip(parts_->params);
 }
 
 void Trial::step_optimizer() {
+  parts_->expect_finished();
   const PhaseScope phase("optimizer");
   parts_->optimizer.step(parts_->params);
 }
 
-void Trial::end_update(bool skipped) { parts_->scaler.update(skipped); }
+void Trial::end_update(bool skipped) {
+  parts_->expect_finished();
+  parts_->scaler.update(skipped);
+}
 
 bool Trial::update() {
   enqueue_update();
-  return !finish_update();
+  return finish_update();
 }
 
 void Trial::enqueue_update() {
@@ -342,16 +349,19 @@ void Trial::enqueue_update() {
 }
 
 void Trial::enqueue_recorded_update() {
+  parts_->expect_finished();
   parts_->enqueue_unscale();
   parts_->step_unless_overflowed();
 }
 
 bool Trial::finish_update() {
-  if (!std::exchange(parts_->unfinished, false)) return false;
-  const bool skipped = overflowed();
-  if (skipped) parts_->optimizer.forget_step();
-  end_update(skipped);
-  return skipped;
+  Parts& p = *parts_;
+  if (!p.unfinished) return true;
+  const bool skipped = p.scaler.read();
+  p.unfinished = false;
+  if (skipped) p.optimizer.forget_step();
+  p.scaler.update(skipped);
+  return !skipped;
 }
 
 StepResult Trial::train_step(int64_t step) {

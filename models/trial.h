@@ -79,19 +79,21 @@ class Trial {
   // Gradients of scale * loss_factor * loss. Added ones are as stored: not unscaled before, if they are to fit.
   void backward(Gradients earlier = Gradients::replaced);
   bool update();  // unscale, check, clip, optimizer step, scaler update; false = skipped
-  // Its two parts, of which only the second waits for the device, and that not for the optimizer's step: the device skips
-  // that itself. Then the scaler and the numbers of the steps hear of it. The next backward does it, if no one has.
+  // The same in two parts. The device skips the optimizer's step itself, and its gradients may be clipped to NaN then.
+  // finish_update waits for the overflow flag, but not for the optimizer's step, and updates the scale and the number of
+  // steps; the next backward calls it, if nobody has.
   void enqueue_update();
-  bool finish_update();  // true: skipped
-  // The parts of an update in its order, for a harness that trains in another one. This step is never skipped.
-  bool unscale();  // true: a gradient was not finite, so that the step is to be skipped
-  void clip();     // by the norm, if the settings say so
-  void step_optimizer();
+  bool finish_update();  // false = skipped; true also if there is nothing to finish
+  // The parts of an update in its order, for a harness that trains in another one. Not after enqueue_update without
+  // finish_update or backward.
+  bool unscale();                 // true: a gradient was not finite, so that the step is to be skipped
+  void clip();                    // by the norm, if the settings say so
+  void step_optimizer();          // whether or not a gradient was finite
   void end_update(bool skipped);  // the scaler's
-  // An update as the device makes it, without the part that the host has in it; for a step that is recorded.
+  // What enqueue_update enqueues, apart from the copy of the flag to the host; for a step that is recorded.
   void enqueue_recorded_update();
-  bool overflowed();                    // whether a gradient was not finite; waits for the device
-  StepResult train_step(int64_t step);  // all of the above
+  bool overflowed();                    // whether a gradient of the last unscaling was not finite; waits for the device
+  StepResult train_step(int64_t step);  // load_batch, forward, backward, update
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 
   // Mean loss and accuracy over `samples` held-out samples, in evaluation mode; the tap is not called. Drawn ones come from

@@ -10,6 +10,7 @@
 
 #include "bench/micro/micro.h"
 #include "bench/run/time_in_turn.h"
+#include "bench/run/timed_step.h"
 #include "kernels/devices.h"
 #include "models/trial.h"
 #include "models/zoo.h"
@@ -35,8 +36,7 @@ void steps(benchmark::State& state, std::string_view subject, std::string_view p
   std::vector<Timed> kinds;
   for (Trial* trial : {&emulated, &fp32, &again}) {
     trial->load_batch(0);
-    kinds.push_back(
-        {[trial] { return trial->device().time([trial] { trial->forward(), trial->backward(), trial->enqueue_update(); }); }});
+    kinds.push_back({[trial] { return trial->device().time([trial] { launch_step(*trial); }); }});
   }
   const TurnRule rule{.budget = 4, .patience = 8};
   std::optional<InTurn> found;

@@ -42,7 +42,7 @@ const std::vector<MetricRow>& throughput_table() {
       {"time.forward", "s", Better::lower, Kind::sampled, "median seconds of forward and loss, training mode"},
       {"time.backward", "s", Better::lower, Kind::sampled, "median seconds of backward"},
       {"time.optimizer", "s", Better::lower, Kind::sampled,
-       "median seconds of unscale, check, optimizer step, scaler update"},
+       "median seconds of unscale, check and optimizer step; a dynamic loss scale is updated in the next backward"},
       {"time.step", "s", Better::lower, Kind::sampled,
        "median seconds of a whole training step; hot: timed as a whole, cold: the sum of its phases"},
       {"time.process", "s", Better::lower, Kind::sampled,
@@ -72,7 +72,8 @@ const std::vector<MetricRow>& throughput_table() {
       {"speedup.launch", "1", Better::higher, Kind::sampled,
        "seconds of a step launched kernel by kernel / seconds of its graph, timed in turn; as speedup.step"},
       {"time.launch_gap", "s", Better::lower, Kind::sampled,
-       "median of the rounds: seconds of a step launched kernel by kernel - seconds of its graph"},
+       "median of the rounds: seconds of a step launched kernel by kernel - seconds of its graph; under a dynamic loss "
+       "scale the launched step also copies the overflow flag to the host"},
       {"graph.kernels", "1", Better::lower, Kind::information,
        "kernels in the CUDA graph of a step; those of libraries included"},
       {"graph.copies", "1", Better::lower, Kind::information, "copies in this graph"},

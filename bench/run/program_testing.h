@@ -62,7 +62,9 @@ class ProcessTest : public FolderTest {
 
   // Expects a user error: one line that starts with the program's name, and exit code 2.
   void expect_complaint(const std::string& arguments, const std::string& about) const {
-    const Result result = halfmark(arguments);
+    expect_complaint(halfmark(arguments), arguments, about);
+  }
+  static void expect_complaint(const Result& result, const std::string& arguments, const std::string& about) {
     EXPECT_EQ(result.code, 2) << arguments << "\n" << result.err;
     EXPECT_EQ(result.lines(), 1) << arguments << "\n" << result.err;
     EXPECT_TRUE(result.err.starts_with("halfmark: ")) << result.err;

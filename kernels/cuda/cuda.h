@@ -26,6 +26,11 @@ inline void check(cudaError_t status, const char* call) {
   throw Error(failure_text(status, call));
 }
 
+// For a status that does not matter: otherwise the next launch would report it as its own error.
+inline void ignore(cudaError_t status) {
+  if (status != cudaSuccess) (void)cudaGetLastError();
+}
+
 inline void check(cublasStatus_t status, const char* call) {
   // cublasGetStatusString is in libcublas, which the plugin does not link.
   if (status != CUBLAS_STATUS_SUCCESS) throw Error(called_function(call) + ": " + cublasLtGetStatusString(status));

@@ -37,11 +37,6 @@ std::string dotted(size_t version, size_t major, size_t minor) {
          std::to_string(version % minor);
 }
 
-// For a status that does not matter: otherwise the next launch would report it as its own error.
-void ignore(cudaError_t status) {
-  if (status != cudaSuccess) (void)cudaGetLastError();
-}
-
 // Only NVML reports the driver's own version ("580.82.07"); without
 // NVML the CUDA version that the driver supports is reported.
 std::string driver_text() {

@@ -140,11 +140,7 @@ void each_gradients_by_width(std::span<Tensor> gradients, Launch launch) {
         [&](const GradientBatch& batch, uint32_t) { launch(batch, wide); });
 }
 
-Refusal unscale_refuses(const Device&, const Unscale& op) {
-  if (op.found_inf.dtype() != DType::f32)
-    return "needs found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
-  return gradients_refuse(op.gradients, op.found_inf);
-}
+Refusal unscale_refuses(const Device&, const Unscale& op) { return gradients_refuse(op.gradients, op.found_inf); }
 void unscale(Device& device, const Unscale& op) {
   CudaDevice& cuda = on(device);
   each_gradients_by_width(op.gradients, [&](const GradientBatch& batch, bool wide) {

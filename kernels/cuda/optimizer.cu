@@ -209,7 +209,7 @@ template <class Wide, bool kFast, class Rule>
 __global__ void __launch_bounds__(kThreads, kFast ? 4 : 3)
     update(const __grid_constant__ UpdateBatch batch, Storage storage, StepRounding rounding, uint64_t seed,
            const float* found_inf, Rule rule) {
-  if (found_inf && *found_inf != 0) return;  // the host need not wait to know it
+  if (found_inf && *found_inf != 0) return;  // skipped after an overflow
   __shared__ uint32_t table[kFast ? 1 : 256];
   if (!kFast && storage == Storage::stochastic) {
     fill_aes_table(table);

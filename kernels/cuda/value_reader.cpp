@@ -12,7 +12,7 @@ CudaValueReader::CudaValueReader(Owner owner) : owner_(std::move(owner)) {
   HM_CUDA(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming));
   void* memory = nullptr;
   if (const cudaError_t status = cudaMallocHost(&memory, sizeof(float)); status != cudaSuccess) {
-    cudaEventDestroy(copied_);
+    ignore(cudaEventDestroy(copied_));
     check(status, "cudaMallocHost");
   }
   value_ = static_cast<float*>(memory);
@@ -21,17 +21,21 @@ CudaValueReader::CudaValueReader(Owner owner) : owner_(std::move(owner)) {
 // What a lost device had is gone with its context.
 CudaValueReader::~CudaValueReader() {
   if (owner_.is_lost()) return;
-  if (pending_) cudaEventSynchronize(copied_);
-  cudaFreeHost(value_);
-  cudaEventDestroy(copied_);
+  if (pending_) ignore(cudaEventSynchronize(copied_));
+  ignore(cudaFreeHost(value_));
+  ignore(cudaEventDestroy(copied_));
 }
 
 void CudaValueReader::enqueue(const Tensor& value) {
   HM_CHECK(value.dtype() == DType::f32 && value.elements() == 1, "a value to be read must be one f32");
   owner_.activate();
   HM_CUDA(cudaMemcpyAsync(value_, value.data(), sizeof(float), cudaMemcpyDeviceToHost, owner_.stream));
+  if (const cudaError_t status = cudaEventRecord(copied_, owner_.stream); status != cudaSuccess) {
+    (void)cudaGetLastError();
+    ignore(cudaStreamSynchronize(owner_.stream));  // nothing else says when the copy has been made
+    check(status, "cudaEventRecord");
+  }
   pending_ = true;
-  HM_CUDA(cudaEventRecord(copied_, owner_.stream));
 }
 
 float CudaValueReader::wait() {

@@ -262,7 +262,6 @@ Refusal refuses_clip(const Device&, const ClipGradients& op) {
 }
 
 Refusal refuses_unscale(const Device&, const Unscale& op) {
-  if (op.found_inf.dtype() != DType::f32) return "found_inf must be f32";
   for (const Tensor& gradient : op.gradients)
     if (Refusal refusal = refuses_dtypes({&gradient})) return refusal;
   return {};

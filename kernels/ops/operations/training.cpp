@@ -22,14 +22,21 @@ void check_updated(std::string_view name, const UpdatedTensors& t, Storage stora
 }
 
 void check_flag(std::string_view name, const Tensor& found_inf) {
-  if (found_inf.empty()) return;
   vector_of(name, "found_inf", found_inf, 1);
   need(found_inf.dtype() == DType::f32, name, "found_inf must be f32, not " + std::string(name_of(found_inf.dtype())));
 }
 
+// A step that may be skipped leaves what its tensors hold.
+void check_step_flag(std::string_view name, const Tensor& found_inf, std::span<const UpdatedTensors> tensors) {
+  if (found_inf.empty()) return;
+  check_flag(name, found_inf);
+  for (const UpdatedTensors& t : tensors)
+    need(t.low.empty() || t.low.layout() != Layout::any, name, "with found_inf, low must hold values");
+}
+
 }  // namespace
 
-void Unscale::check() const { vector_of(name, "found_inf", found_inf, 1); }
+void Unscale::check() const { check_flag(name, found_inf); }
 
 void GradientNorm::check() const { vector_of(name, "norm", norm, 1); }
 
@@ -41,7 +48,7 @@ void SgdStep::check() const {
     need(momentum == 0 || !t.first.empty(), name, "momentum needs a velocity");
     need(t.second.empty(), name, "there is no second moment");
   }
-  check_flag(name, found_inf);
+  check_step_flag(name, found_inf, tensors);
 }
 
 void AdamStep::check() const {
@@ -49,7 +56,7 @@ void AdamStep::check() const {
     check_updated(name, t, storage, rounding);
     need(!t.first.empty() && !t.second.empty(), name, "two moments are needed");
   }
-  check_flag(name, found_inf);
+  check_step_flag(name, found_inf, tensors);
   need(step > 0, name, "steps count from 1");
   need(kind != AdamKind::keras || rounding == StepRounding::once, name,
        "rounding after each operation is defined for PyTorch's steps only");
