@@ -54,7 +54,7 @@ run_tests() { # PRESET JUNIT_FILE [ctest arguments]
   local preset=$1 junit=$PWD/$2
   shift 2
   ctest --test-dir "build/$preset" --parallel "$(nproc)" --timeout 1800 --output-on-failure --no-tests=error \
-    --test-output-size-passed 100000 --output-junit "$junit" "$@"
+    --test-output-size-passed 100000 --test-output-size-failed 3000000 --output-junit "$junit" "$@"
 }
 
 build_and_test() { # PRESET [ctest arguments]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Counts the tests in JUnit files that ctest wrote, prints "SKIPPED name: reason" for every one that was skipped and
-"FAILED name" with its last lines for every one that failed.
+"FAILED name" with its first and last lines for every one that failed.
 
 More than three skipped with one reason are one line with the names of their suites; so are those of one suite after the third."""
 
@@ -9,27 +9,47 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# GoogleTest: "[ RUN      ] name", "file.cpp:12: Skipped", the message of GTEST_SKIP(), "[  SKIPPED ] name (0 ms)".
-# A test that ended its process has no last line.
-GTEST = re.compile(r"^\[ RUN      \] (\S+)$(.*?)(?:^\[  (SKIPPED|FAILED|     OK) |\Z|(?=^\[ RUN  ))", re.DOTALL | re.MULTILINE)
+# GoogleTest: "[ RUN      ] name", "file.cpp:12: Skipped", the message of GTEST_SKIP(), "[  SKIPPED ] name (0 ms)". The last
+# line may follow text without a line end. Whatever is between the two lines of a test is its own, also what the tests of a
+# program print that it runs.
+GTEST_BEGIN = re.compile(r"^\[ RUN      \] (\S+)$", re.MULTILINE)
+GTEST_END = r"\[  (SKIPPED|FAILED|     OK)\s*\] {}(?:,|\s|$)"
 GTEST_REASON = re.compile(r": Skipped\n(.*?)(?=\n\s*\n|\n\[|\Z)", re.DOTALL)
 # unittest -v says "test_x (module.Class.test_x) ... skipped 'reason'", with a line of the test's own before the dots, and after
-# all tests "FAIL: test_x (module.Class.test_x)", a line of minus signs, and the traceback.
+# all tests a line of equals signs, "FAIL: test_x (module.Class.test_x)", perhaps a line of the test's own, a line of minus signs
+# and the traceback.
 UNITTEST = re.compile(r"^(\w+) \(\S+\)(?:\n.*)? \.\.\. skipped ['\"](.*)['\"]$", re.MULTILINE)
-UNITTEST_FAILED = re.compile(r"^(?:FAIL|ERROR): (\w+) .*?\n-{70}\n(.*?)(?=^={70}$|^-{70}$|\Z)", re.DOTALL | re.MULTILINE)
-NO_PROGRAM = "Unable to find executable"  # ctest calls this skipped, and fails
-LINES_OF_A_FAILURE = 30
+UNITTEST_FAILED = re.compile(r"^={70}\n(?:FAIL|ERROR): (\w+) \(\S+\)( [^\n]*)?\n(?:[^\n]*\n)?-{70}\n"
+                             r"(.*?)(?=^={70}\n(?:FAIL|ERROR): |^-{70}\nRan \d|\Z)",
+                             re.DOTALL | re.MULTILINE)
+SKIPPED_BY_CTEST = re.compile(r"SKIP_RETURN_CODE|SKIP_REGULAR_EXPRESSION|Disabled|^$")
+NO_RESULT = "\n(no result line: the program ended, or its output was cut)"
+FIRST_LINES, LAST_LINES, LONGEST_LINE = 20, 20, 300
 
 
 def one_line(text):
     return " ".join(text.split())
 
 
+def gtests(output):
+    """(name, text, end) of each test of a GoogleTest program; end is "" if there is no result line."""
+    at = 0
+    while begin := GTEST_BEGIN.search(output, at):
+        end = re.compile(GTEST_END.format(re.escape(begin[1])), re.MULTILINE).search(output, begin.end())
+        if end is None:  # the program ended, or ctest cut the output: what follows is of this test or of the next one
+            following = GTEST_BEGIN.search(output, begin.end())
+            at = following.start() if following else len(output)
+            yield begin[1], output[begin.end():at], ""
+        else:
+            at = end.end()
+            yield begin[1], output[begin.end():end.start()], end[1]
+
+
 def failures(name, output, tests):
     """(name, text) of each test that failed within a CTest case that failed."""
     inside = [(f"{name}/{test}", text) for test, text, end in tests if end == "FAILED"]
-    inside += [(f"{name}/{test}", text + "\n(its process ended)") for test, text, end in tests if not end]
-    inside += [(f"{name}/{test}", text) for test, text in UNITTEST_FAILED.findall(output)]
+    inside += [(f"{name}/{test}", text + NO_RESULT) for test, text, end in tests if not end]
+    inside += [(f"{name}/{test}{parameters}", text) for test, parameters, text in UNITTEST_FAILED.findall(output)]
     return inside or [(name, output)]
 
 
@@ -40,20 +60,23 @@ def read(path):
         name = case.get("name")
         output = case.findtext("system-out") or ""
         inside = [(f"{name}/{test}", reason) for test, reason in UNITTEST.findall(output)]
-        tests = GTEST.findall(output)
+        tests = list(gtests(output))
         count += max(len(tests), 1)
         for test, text, end in tests:
             if end == "SKIPPED":
                 reasons = [one_line(reason) for reason in GTEST_REASON.findall(text)]
                 inside.append((test, "; ".join(reason for reason in reasons if reason) or "no reason given"))
-        element = case.find("skipped")
-        if element is not None and element.get("message") == NO_PROGRAM:
-            failed.append((name, NO_PROGRAM))
+        # ctest fails what it could not run, and calls that skipped too.
+        element, status = case.find("skipped"), case.get("status")
+        message = element.get("message", "") if element is not None else ""
+        not_run = element is not None or status in ("notrun", "disabled")
+        if not_run and status != "disabled" and not SKIPPED_BY_CTEST.search(message):
+            failed.append((name, message))
             continue
-        if not inside and (element is not None or case.get("status") in ("notrun", "disabled")):
-            inside.append((name, (element.get("message", "") if element is not None else "") or "no reason given"))
+        if not inside and not_run:
+            inside.append((name, message or "no reason given"))
         skipped += inside
-        if case.get("status") == "fail" or case.find("failure") is not None:
+        if status == "fail" or case.find("failure") is not None:
             failed += failures(name, output, tests)
     return count, skipped, failed
 
@@ -82,10 +105,11 @@ def lines(skipped):
 def failure_lines(failed):
     for name, text in failed:
         yield f"FAILED {name}"
-        said = [line for line in text.splitlines() if line.strip()]
-        if len(said) > LINES_OF_A_FAILURE:
-            yield f"    ({len(said) - LINES_OF_A_FAILURE} lines before these)"
-        yield from (f"    {line}" for line in said[-LINES_OF_A_FAILURE:])
+        said = [line for line in text.splitlines() if line.strip() and not re.match(r"\[( RUN  |   +OK |-{10}\]|={10}\])", line)]
+        left_out = len(said) - FIRST_LINES - LAST_LINES
+        if left_out > 0:
+            said[FIRST_LINES:-LAST_LINES] = [f"({left_out} lines)"]
+        yield from (f"    {line[:LONGEST_LINE]}" for line in said)
 
 
 def main():
