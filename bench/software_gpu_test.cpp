@@ -346,6 +346,25 @@ TEST_F(SoftwareGpu, AGpuThatCannotBeOpenedLeavesTheOtherDevices) {
   EXPECT_FALSE(named.report);
 }
 
+TEST_F(SoftwareGpu, EachReasonForNoGpuComesWithItsRemedy) {
+  for (const auto& [status, remedy] : {std::pair{34, "take folders ending in /stubs out of LD_LIBRARY_PATH"},
+                                       {35, "update the driver"},
+                                       {46, "nvidia-smi -c DEFAULT"},
+                                       {100, "is CUDA_VISIBLE_DEVICES set?"},
+                                       {802, "systemctl start nvidia-fabricmanager"},
+                                       {999, "modprobe nvidia-uvm"}}) {
+    const std::string failing = fmt::format("HALFMARK_SOFTWARE_GPU_FAIL=cudaGetDeviceCount:1:{}", status);
+    const Ran named = ran(failing, "run --suite smoke --device cuda:0 linear fp32 memory");
+    EXPECT_EQ(named.code, 2) << status;
+    EXPECT_EQ(std::count(named.err.begin(), named.err.end(), '\n'), 1) << named.err;
+    EXPECT_TRUE(says(named.err, remedy)) << named.err;
+    const Ran none = ran(failing, "run --suite smoke --no-probes linear fp32 memory");
+    EXPECT_EQ(none.code, 0) << none.err;
+    EXPECT_EQ(std::count(none.err.begin(), none.err.end(), '\n'), 1) << none.err;
+    EXPECT_TRUE(says(none.err, remedy) && says(none.err, "; using the device cpu")) << none.err;
+  }
+}
+
 // By NVML; without it nothing fails.
 TEST_F(SoftwareGpu, IsIdentifiedInTheReport) {
   const auto facts_of = [&](const std::string& device, const std::string& variables) {

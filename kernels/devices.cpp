@@ -92,16 +92,20 @@ std::shared_ptr<Device> oracle_device(const Device&) { return std::make_shared<C
 BestDevice best_device() {
   static std::string why_not;
   for (DeviceRow& row : machine().rows) {
-    if (row.name != "cuda:0" || !row.absent.empty()) continue;
+    if (row.name != "cuda:0") continue;
+    if (!row.absent.empty()) {
+      if (why_not.empty()) return {"cpu", "", row.name + " is absent: " + row.absent};
+      continue;
+    }
     try {
       open_gpu(row.name);
-      return {row.name, ""};
+      return {row.name, "", ""};
     } catch (const Error& error) {
       row.absent = error.what();
       why_not = row.name + " cannot be opened: " + row.absent;
     }
   }
-  return {"cpu", why_not};
+  return {"cpu", why_not, ""};
 }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {

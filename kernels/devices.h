@@ -26,10 +26,10 @@ std::string simulated_device(std::string_view architecture);
 // The device that runs the fp64 oracles for `device`: fast fp64 rows and its own memory ledger.
 std::shared_ptr<Device> oracle_device(const Device& device);
 
-// cuda:0 if it can be opened, which this does, else cpu. `why_not`: why a GPU that is present cannot be opened, else
-// empty; the list of devices then says so too.
+// cuda:0 if it can be opened, which this does, else cpu. `why_not`: why a GPU that is present cannot be opened, else empty; the
+// list of devices then says so too. `absent`: why there is none, else empty.
 struct BestDevice {
-  std::string name, why_not;
+  std::string name, why_not, absent;
 };
 BestDevice best_device();
 

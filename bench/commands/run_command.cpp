@@ -13,6 +13,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/shapes.h"
 #include "bench/run/data_files.h"
+#include "bench/run/default_device.h"
 #include "bench/run/interruption.h"
 #include "bench/run/isolation.h"
 #include "bench/run/model_file.h"
@@ -151,7 +152,11 @@ void run(const RunArguments& arguments, Program& program) {
   Report report;
   try {
     ProgressLine line;
-    report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
+    std::string no_gpu = no_gpu_text();
+    report = run_cases(options, [&](size_t done, size_t all, const std::string& next) {
+      if (!no_gpu.empty()) complain(std::exchange(no_gpu, ""));
+      line.show(done, all, next);
+    });
   } catch (const models::DataError& error) {  // of a case that another run has started
     complain(error.what());
     program.exit_code = kBrokenData;

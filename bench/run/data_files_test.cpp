@@ -116,7 +116,7 @@ TEST_F(DataOption, APictureThatIsBrokenEndsTheRunWithItsNameAndKeepsWhatIsFinish
       for (const char* number : {"1", "2"})
         std::ofstream(folder_ / "pets" / split / name / (std::string(number) + ".png"), std::ios::binary) << good;
     }
-  const std::string run = "run --data pets resnet/b4_s8_n1_w2_o2 fp32 --no-probes ";
+  const std::string run = "run --data pets resnet/b4_s8_n1_w2_o2 fp32 --device cpu --no-probes ";
   const Result whole = halfmark(run + "error training -o whole.json");
   ASSERT_EQ(whole.code, 0) << whole.err;
   std::ofstream(folder_ / "pets/val/dog/2.png", std::ios::binary)

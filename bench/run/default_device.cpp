@@ -8,11 +8,18 @@
 
 namespace halfmark::bench {
 
+namespace {
+std::string no_gpu;
+}  // namespace
+
+std::string no_gpu_text() { return no_gpu; }
+
 std::string default_device() {
   const kernels::BestDevice best = kernels::best_device();
   static bool said = false;
   if (!best.why_not.empty() && !said) complain(fmt::format("{}; using the device {}", best.why_not, best.name));
   said = true;
+  if (!best.absent.empty()) no_gpu = fmt::format("{}; using the device {}", best.absent, best.name);
   return best.name;
 }
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "accuracy/probe/probe.h"
@@ -101,12 +102,16 @@ Json facts_of(Device& device, bool probes) {
 
 Json from_environment() {
   Json set = Json::object();
-  for (const char* name :
-       {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE",
-        "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG",
-        "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATE_DOUBLE_PRECISION", "CUDA_VISIBLE_DEVICES",
-        "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING"})
+  for (const char* name : {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS",
+                           "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE",
+                           "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING"})
     if (const char* value = std::getenv(name)) set[name] = value;
+  // Some of the libraries' own switches are documented nowhere.
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry, name = text.substr(0, text.find('='));
+    for (const std::string_view prefix : {"CUBLAS_", "CUBLASLT_", "CUDNN_"})
+      if (name.starts_with(prefix) && name.size() < text.size()) set[name] = text.substr(name.size() + 1);
+  }
   return set;
 }
 

@@ -17,7 +17,11 @@ namespace halfmark::kernels::cuda {
 inline std::string called_function(std::string_view call) { return std::string(call.substr(0, call.find('('))); }
 
 inline std::string failure_text(cudaError_t status, std::string_view call) {
-  return called_function(call) + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
+  const char* remedy =
+      status == cudaErrorDevicesUnavailable
+          ? ": another process has the GPU to itself; end it, or let several use it (nvidia-smi -c DEFAULT)"
+          : "";
+  return called_function(call) + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status) + remedy;
 }
 
 inline void check(cudaError_t status, const char* call) {

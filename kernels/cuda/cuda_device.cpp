@@ -81,7 +81,7 @@ std::string absence(cudaError_t status, int driver) {
   if (status == cudaErrorUnknown)
     return "the driver cannot be used: load its module nvidia-uvm (modprobe nvidia-uvm, or nvidia-modprobe -u)";
   if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device (is CUDA_VISIBLE_DEVICES set?)";
-  return std::string("cudaGetDeviceCount: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
+  return failure_text(status, "cudaGetDeviceCount");
 }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {

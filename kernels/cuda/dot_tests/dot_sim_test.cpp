@@ -31,7 +31,7 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-constexpr uint64_t kUsualRows = 4000, kExactRows = 20;
+constexpr uint64_t kUsualRows = 4000, kLongRows = 100'000, kExactRows = 20;
 
 // Which simulated device a GPU is, and whose outputs have been published (tensor_core_hw in the data folder). The files of
 // the L40S are copies of those of the Ada.
@@ -202,7 +202,9 @@ TEST_P(Dots, AnswerAsTheSimulatedTensorCoreBitForBit) {
   for (const exact::InputClass& one : exact::kInputClasses)
     if (one.fits(machine)) classes.push_back(&one);
   const char* wanted = std::getenv("HALFMARK_DOT_ROWS");
-  const uint64_t rows = wanted ? std::strtoull(wanted, nullptr, 10) : kUsualRows;
+  const uint64_t rows = wanted                         ? std::strtoull(wanted, nullptr, 10)
+                        : std::getenv("HALFMARK_LONG") ? kLongRows
+                                                       : kUsualRows;
   const uint64_t of_class = (rows + classes.size() - 1) / classes.size();
   constexpr uint64_t kChunk = 2000;
   uint64_t compared = 0, other = 0, other_than_exact = 0;

@@ -15,24 +15,18 @@ target_link_libraries(halfmark_software_gpu PUBLIC halfmark_devices)
 # Interpreted code runs slowly enough: optimised whatever the build type.
 target_compile_options(halfmark_software_gpu PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Release>>>:-O2>")
 
-# The device code once more, as PTX. What is the same for all GPUs is compiled for the oldest one only; casts and quantisation have
-# instructions for FP8 from sm_89 on.
-set(cuda_fp8_sources ${cuda_device_sources})
-list(FILTER cuda_fp8_sources INCLUDE REGEX "/(elementwise|quantize)\\.cu$")
-list(REMOVE_ITEM cuda_device_sources ${cuda_fp8_sources})
+# The device code once more, as PTX: before sm_80 conversions to bf16 are many instructions, and before sm_89 those to FP8.
 add_library(halfmark_cuda_software_ptx OBJECT ${cuda_device_sources})
-add_library(halfmark_cuda_software_fp8 OBJECT ${cuda_fp8_sources})
 add_library(halfmark_cuda_software_dot OBJECT ${cuda_dot_sources})
-set_target_properties(halfmark_cuda_software_ptx PROPERTIES CUDA_ARCHITECTURES "75-virtual")
-set_target_properties(halfmark_cuda_software_fp8 PROPERTIES CUDA_ARCHITECTURES "75-virtual;89-virtual")
+set_target_properties(halfmark_cuda_software_ptx PROPERTIES CUDA_ARCHITECTURES "75-virtual;89-virtual")
 set_target_properties(halfmark_cuda_software_dot PROPERTIES
   CUDA_ARCHITECTURES "75-virtual;80-virtual;89-virtual;90a-virtual;100a-virtual;120a-virtual;121a-virtual")
 
 # With stand-ins for the libraries (libraries/libraries.cmake).
 add_library(halfmark_cuda_software MODULE "${software_gpu}/software_hardware.cpp" $<TARGET_OBJECTS:halfmark_software_libraries>
   $<TARGET_OBJECTS:halfmark_cuda_host> $<TARGET_OBJECTS:halfmark_cuda_software_ptx>
-  $<TARGET_OBJECTS:halfmark_cuda_software_fp8> $<TARGET_OBJECTS:halfmark_cuda_software_dot>)
-foreach(target IN ITEMS halfmark_cuda_software_ptx halfmark_cuda_software_fp8 halfmark_cuda_software_dot halfmark_cuda_software)
+  $<TARGET_OBJECTS:halfmark_cuda_software_dot>)
+foreach(target IN ITEMS halfmark_cuda_software_ptx halfmark_cuda_software_dot halfmark_cuda_software)
   halfmark_cuda_settings(${target})
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=none>)
 endforeach()
@@ -73,6 +67,8 @@ function(halfmark_software_gpu_test name architecture filter)  # [program]
 endfunction()
 # Everything but what runs below; CudaPlugin is about the plugin that ships.
 halfmark_software_gpu_test(rows sm_90 "*" EXCEPT "CudaPlugin.*:Row/Dots.*:PublishedDots.*:LibraryRows.*:GemmRows.*:AttentionRows.*")
+# The code for GPUs before sm_89.
+halfmark_software_gpu_test(rows sm_75 "Ops/EveryRow.*/cuda_0_*_cuda:Ops/EveryRow.*/cuda_0_attention*_direct:GpuRowPacks.*:GpuRows.*:ChannelRows.*:SequenceRows.*")
 # Rows with approximate instructions keep their bounds if the instructions err by as much as the PTX ISA allows.
 foreach(choice IN ITEMS above below scattered)
   halfmark_software_gpu_test(approximate sm_90 "GpuRowPacks.*:SequenceRows.AnLstm*:Ops/EveryRow.*/cuda_0_*_cuda:Ops/EveryRow.*/cuda_0_attention*_direct"
@@ -92,7 +88,7 @@ if(TARGET software_gpu_tests)
   set_target_properties(software_gpu_tests PROPERTIES UNITY_BUILD OFF)
   target_include_directories(software_gpu_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   # The plugin's device code with its launchers, in which mistakes are planted.
-  target_sources(software_gpu_tests PRIVATE $<TARGET_OBJECTS:halfmark_cuda_software_ptx> $<TARGET_OBJECTS:halfmark_cuda_software_fp8>
+  target_sources(software_gpu_tests PRIVATE $<TARGET_OBJECTS:halfmark_cuda_software_ptx>
     $<TARGET_OBJECTS:halfmark_cuda_software_dot>)
   set_target_properties(software_gpu_tests PROPERTIES CUDA_RUNTIME_LIBRARY None)
   add_dependencies(software_gpu_tests halfmark_cuda halfmark_cuda_software)
