@@ -53,7 +53,9 @@ const std::vector<Harness>& accuracy_harnesses() {
 }
 
 Axis fused_axis() {
-  return {.name = kFusedAxis, .values = {"off", "on"}, .about = "neighbouring operations as one where rows can"};
+  return {.name = kFusedAxis,
+          .values = {"off", "on"},
+          .about = "neighbouring operations in one kernel, where the device has one"};
 }
 
 void expect_fused(const TrialSpec& spec, const KernelLog& log) {

@@ -361,6 +361,22 @@ TEST(Training, LosesUpdatesWhenGradientsUnderflowUnlessTheLossIsScaled) {
   EXPECT_LT(value(amp, "training.noop_updates"), 0.2);
 }
 
+TEST(Training, HasNoShareOfLostUpdatesWhereNoneWasMade) {
+  const auto lost = [](const char* scaler) {
+    TrialSpec spec = spec_of("mlp", "amp-fp16", {{"steps", "10"}});
+    spec.settings.scaler = models::scaler_of(scaler);
+    std::vector<double> shares;
+    for (const Measurement& one : training_harness().measure(spec).measurements)
+      if (one.metric == "training.noop_updates") shares.push_back(one.value);
+    return shares;
+  };
+  EXPECT_TRUE(lost("torch:1e38").empty()) << "every step is skipped";
+  // The first step makes parameters NaN, and they stay so: that is no update.
+  ASSERT_EQ(lost("static:1e38").size(), 1u);
+  EXPECT_LT(lost("static:1e38").front(), 0.5);
+  EXPECT_LT(lost("torch").front(), 0.5);
+}
+
 TEST(Training, ControlsHaveExpectationsForTheirPoliciesOnly) {
   const Harness harness = training_harness();
   EXPECT_TRUE(harness.expects(spec_of("mlp", "fp16", {{"control", "underflow"}})));

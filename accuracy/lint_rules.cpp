@@ -174,11 +174,15 @@ std::optional<Judged> half_parameters(const Observation& o, double limit) {
   return above(static_cast<double>(o.half_gradients), limit, "gradients in fp16 under a scaler that expects fp32");
 }
 
+constexpr size_t kFewestSteps = 4;  // a scale that starts too high by less than 2^4 skips fewer
+
 std::optional<Judged> skip_streak(const Observation& o, double limit) {
   if (!o.scaler_checks || o.steps.empty()) return {};
   double streak = 0, longest = 0;
   for (const StepFacts& step : o.steps) streak = step.skipped ? streak + 1 : 0, longest = std::max(longest, streak);
-  return Judged{longest >= limit, {{"skipped steps in a row", longest}, {"last loss scale", o.steps.back().scale}}};
+  const bool are_all = longest == static_cast<double>(o.steps.size()) && o.steps.size() >= kFewestSteps;
+  return Judged{longest >= limit || are_all,
+                {{"skipped steps in a row", longest}, {"last loss scale", o.steps.back().scale}}};
 }
 
 std::optional<Judged> small_scale(const Observation& o, double limit) {
@@ -314,9 +318,10 @@ constexpr LintRule kLintRules[] = {
      "Keep parameters in fp32 under autocast with a scaler, or use fp32 master copies: do not call model.half() as "
      "well.",
      "Lightning-AI/pytorch-lightning#5140: Attempting to unscale FP16 gradients", half_parameters},
-    {"skip_streak", "steps that the scaler skipped", "in a row: at least the limit", 10,
+    {"skip_streak", "steps that the scaler skipped", "in a row: at least the limit, or all of four or more", 10,
      "a scale that starts 2^9 too high takes 9 skips; a new scale that is too high by one doubling takes one",
-     "Look for NaN or infinity in the forward pass: no loss scale cures it. Else let the scale start lower.",
+     "Let the scale start lower. If steps are skipped at a small scale too, look for NaN or infinity in the forward "
+     "pass, which no loss scale cures.",
      "pytorch/pytorch#40497, NVIDIA/apex#318", skip_streak},
     {"small_scale", "loss scale over the steps", "below the limit", 1,
      "a scale below 1 makes gradients smaller: it overflows where no scale at all would not",

@@ -222,13 +222,16 @@ TEST(Lint, FindsHalfParametersUnderADynamicScaler) {
   EXPECT_EQ(found_in(lint_spec(kPlainNet, "fp16-master")), Names{});
 }
 
-TEST(Lint, FindsSkipStreaksInAnOrdinaryTraining) {
+TEST(Lint, FindsSkipStreaksAndThatEveryStepWasSkipped) {
   const Harness training = training_harness();
   const Findings high = training.measure(lint_spec(kPlainNet, "amp-fp16", {{"control", "scale_too_high"}}));
   EXPECT_EQ(rules_of(high.lint), Names{"skip_streak"});
   EXPECT_TRUE(training.measure(lint_spec(kPlainNet, "amp-fp16", {{"steps", "10"}})).lint.empty());
   EXPECT_EQ(rules_of(training.measure(lint_spec(kPlainNet, "fp16+scaler=torch", {{"steps", "10"}})).lint),
             Names{"half_parameters"});
+  const char* never = "amp-fp16+scaler=torch:1e38";
+  EXPECT_EQ(found_in(lint_spec(kPlainNet, never)), Names{"skip_streak"}) << "in eight steps";
+  EXPECT_TRUE(training.measure(lint_spec(kPlainNet, never, {{"steps", "3"}})).lint.empty());
 }
 
 // A static scale skips no step.

@@ -44,8 +44,8 @@ const std::vector<MetricRow>& training_table() {
       {"training.skipped_steps", "1", Better::lower, Kind::bounded,
        "steps that the scaler skipped for a non-finite gradient"},
       {"training.noop_updates", "1", Better::lower, Kind::bounded,
-       "share of parameter elements, over all steps not skipped, that the update left unchanged (of the master copy if "
-       "there is one)"},
+       "share of parameter elements, finite before the update, over all steps not skipped, that the update left "
+       "unchanged (of the master copy if there is one); absent if there are none"},
       {"evaluation.samples", "1", Better::neither, Kind::exact,
        "held-out samples, the same for all policies: from the generator of the training data, a stream of their own; "
        "with "
@@ -155,8 +155,8 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
     for (size_t p = 0; p < params.size(); ++p) {
       std::vector<double> after = stored(*params[p]);
       is_good = is_good && is_finite(after);
-      for (size_t i = 0; i < after.size(); ++i) training.unchanged += after[i] == before[p][i];
-      training.updated += static_cast<double>(after.size());
+      for (size_t i = 0; i < after.size(); ++i)
+        if (std::isfinite(before[p][i])) training.unchanged += after[i] == before[p][i], training.updated += 1;
       before[p] = std::move(after);
     }
     if (!is_good && std::isfinite(result.loss)) steps_seen.back().nonfinite_gradients = nonfinite_gradients_of(trial);
@@ -215,7 +215,7 @@ Findings measure_training(const TrialSpec& given) {
   out.number("training.loss_difference", "", final_loss - baseline->last_tenth(baseline->loss));
   out.number("training.skipped_steps", "", training->skipped);
   // If every step was skipped, nothing was updated: reported like updates that change nothing.
-  out.number("training.noop_updates", "", training->updated > 0 ? training->unchanged / training->updated : 1);
+  if (training->updated > 0) out.number("training.noop_updates", "", training->unchanged / training->updated);
   out.number("evaluation.samples", "", static_cast<double>(training->fp32.samples));
   for (const auto& [at, evaluation] : {std::pair{"fp32", &training->fp32}, {"half", &training->half}}) {
     out.number("evaluation.loss", at, evaluation->loss);
@@ -251,7 +251,10 @@ std::optional<std::string> refuses_training(const TrialSpec& spec) {
 
 Harness training_harness() {
   std::vector<Axis> axes = {
-      {"control", {"none", "underflow", "small_rate", "scale_too_high"}, {}, "a negative control, which must fail"},
+      {"control",
+       {"none", "underflow", "small_rate", "scale_too_high"},
+       {},
+       "a training whose outcome is known for some policies: a number that must be bad, or must not"},
       {"replicate", {"0", "1", "2", "3", "4"}, AxisNumbers{0, 1e6, true}, "added to the random seed"},
       {"steps", {"40", "10", "100", "400"}, AxisNumbers{1, 1e6, true}, "training steps"}};
   std::ranges::copy(optimizer_axes(), std::back_inserter(axes));

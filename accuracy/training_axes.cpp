@@ -8,13 +8,15 @@ constexpr std::string_view kOwn = "own";
 }
 
 std::vector<Axis> optimizer_axes() {
-  return {
-      {"optimizer", {kOwn, "sgd", "adam", "adamw", "adam_keras"}, {}, "own: that of the subject"},
-      {"rate",
-       {kOwn, "0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1"},
-       AxisNumbers{0, 1e6, false},  // as the rate of a model file
-       "learning rate; own: that of the subject, or 0.001 of another optimizer"},
-      {"storage", {kOwn, "nearest", "stochastic", "kahan"}, {}, "how parameters are rounded; own: as the policy says"}};
+  return {{"optimizer", {kOwn, "sgd", "adam", "adamw", "adam_keras"}, {}, "own: that of the subject"},
+          {"rate",
+           {kOwn, "0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1"},
+           AxisNumbers{0, 1e6, false},  // as the rate of a model file
+           "learning rate; own: 0.001 if the axis optimizer names a form of Adam, else that of the subject"},
+          {"storage",
+           {kOwn, "nearest", "stochastic", "kahan"},
+           {},
+           "how parameters are rounded; own: that of the subject, else of the policy"}};
 }
 
 void configure_optimizer(const Harness& harness, TrialSpec& spec) {

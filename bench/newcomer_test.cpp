@@ -180,7 +180,7 @@ TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "charts/training.png")) << drawn.out << drawn.err;
 }
 
-// Unlike a clock, not the time that other processes take.
+// Unlike the time on a clock, it does not grow with the load of the machine.
 double processor_seconds_of_children() {
   rusage children{};
   ::getrusage(RUSAGE_CHILDREN, &children);

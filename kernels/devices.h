@@ -27,7 +27,7 @@ std::string simulated_device(std::string_view architecture);
 std::shared_ptr<Device> oracle_device(const Device& device);
 
 // cuda:0 if it can be opened, which this does, else cpu. `why_not`: why a GPU that is present cannot be opened, else empty; the
-// list of devices then says so too. `absent`: why there is none, else empty.
+// list of devices then says so too. `absent`: why no GPU can be used, else empty.
 struct BestDevice {
   std::string name, why_not, absent;
 };

@@ -129,7 +129,9 @@ TEST_P(EnqueuedUpdates, AreFinishedBeforeMemoryMoves) {
     for (Trial* trial : {&moved, &still}) {
       forward_and_backward(*trial, step);
       trial->enqueue_update();
-      if (trial == &moved) trial->move_memory({64});
+      if (trial != &moved) continue;
+      trial->move_memory({64});
+      EXPECT_TRUE(trial->finish_update()) << "nothing is left to finish, also after an overflow";
     }
   EXPECT_EQ(moved.scaler().scale(), still.scaler().scale());
   EXPECT_TRUE(state_of(moved) == state_of(still));

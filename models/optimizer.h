@@ -45,7 +45,7 @@ class Optimizer {
     Tensor first;         // SGD: the velocity; Adam: the mean of the gradients
     Tensor second;        // the mean of their squares
     Tensor compensation;  // what the parameter lacks, with Storage::kahan
-    int64_t steps = 0;    // that have updated the parameter, and one that may yet be forgotten
+    int64_t steps = 0;    // that were enqueued or recorded and not forgotten; not those of a recorded step that runs
   };
 
   // `noise`: the seed of rounding at random. Throws Error for arguments that cannot be.

@@ -14,7 +14,7 @@ namespace halfmark::models {
 // (Trial::overflowed).
 class RecordedStep {
  public:
-  // Takes two steps that are not skipped, so that everything is planned and allocated. Throws Unsupported with a reason if the device cannot
+  // Takes two steps, the first not skipped, so that everything is planned and allocated. Throws Unsupported with a reason if the device cannot
   // record the step, or if other kernels would run. The trial and its tensors must live as long as this.
   explicit RecordedStep(Trial& trial);
   void run() { work_->run(); }  // enqueues a step

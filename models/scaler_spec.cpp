@@ -113,10 +113,16 @@ Number number_of(std::string_view text, std::string_view part, const std::string
   return value;
 }
 
-// In the shortest form without an exponent that reads back the same.
+// In the shortest form that reads back the same; huge and tiny ones as 1e38 and 1e-30. A plus sign separates the changes of
+// a policy.
 std::string shortest(double value) {
-  char text[400];
-  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed).ptr};
+  const bool is_usual = value == 0 || (value >= 1e-6 && value < 1e15);
+  char text[64];
+  std::string shown(text, std::to_chars(text, text + sizeof text, value,
+                                        is_usual ? std::chars_format::fixed : std::chars_format::scientific)
+                              .ptr);
+  std::erase(shown, '+');
+  return shown;
 }
 
 }  // namespace

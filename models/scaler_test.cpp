@@ -133,6 +133,8 @@ TEST(ScalerText, IsReadBackAndNamesWhatDiffers) {
   for (const char* text : {"static:1", "static:0.5", "torch:1024", "torch:1024:100", "deepspeed:65536:10"})
     EXPECT_EQ(text_of(scaler_of(text)), text);
   EXPECT_EQ(text_of(scaler_of("static:128")), "static");
+  EXPECT_EQ(text_of(scaler_of("torch:1e38")), "torch:1e38");  // without a plus sign
+  EXPECT_EQ(text_of(scaler_of("static:1e-30")), "static:1e-30");
   EXPECT_EQ(text_of(scaler_of("torch:65536:2000")), "torch");
   EXPECT_EQ(scaler_of("static:1e6").initial, 1e6);
   for (const char* text : {"", "torhc", "none:1", "static:", "static:0", "static:-1", "static:nan", "static:inf",

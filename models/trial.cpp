@@ -114,6 +114,7 @@ struct Trial::Parts {
     }
     if (dy_scale == factor && !dy.empty()) return dy;
     PurposeScope purpose(Purpose::input);
+    dy = {};  // freed first, so that memory counts one
     std::vector<double> values = slopes(output.shape());
     for (double& value : values) {
       value *= factor;

@@ -81,18 +81,18 @@ class Trial {
   bool update();  // unscale, check, clip, optimizer step, scaler update; false = skipped
   // The same in two parts. The device skips the optimizer's step itself, and its gradients may be clipped to NaN then.
   // finish_update waits for the overflow flag, but not for the optimizer's step, and updates the scale and the number of
-  // steps; the next backward calls it, if nobody has.
+  // steps; what needs these calls it: the next backward, scaler(), optimizer() and others.
   void enqueue_update();
   bool finish_update();  // false = skipped; true also if there is nothing to finish
-  // The parts of an update in its order, for a harness that trains in another one. Not after enqueue_update without
-  // finish_update or backward.
-  bool unscale();                 // true: a gradient was not finite, so that the step is to be skipped
-  void clip();                    // by the norm, if the settings say so
+  // The parts of an update in its order, for a harness that trains in another one. All but unscale throw Error after
+  // enqueue_update without finish_update.
+  bool unscale();  // true: a dynamic scale found a gradient that is not finite, so that the step is to be skipped
+  void clip();     // by the norm, if the settings say so
   void step_optimizer();          // whether or not a gradient was finite
   void end_update(bool skipped);  // the scaler's
   // What enqueue_update enqueues, apart from the copy of the flag to the host; for a step that is recorded.
   void enqueue_recorded_update();
-  bool overflowed();                    // whether a gradient of the last unscaling was not finite; waits for the device
+  bool overflowed();                    // what unscale would return of the last unscaling; waits for the device
   StepResult train_step(int64_t step);  // load_batch, forward, backward, update
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 

@@ -22,6 +22,7 @@ UNITTEST = re.compile(r"^(\w+) \(\S+\)(?:\n.*)? \.\.\. skipped ['\"](.*)['\"]$",
 UNITTEST_FAILED = re.compile(r"^={70}\n(?:FAIL|ERROR): (\w+) \(\S+\)( [^\n]*)?\n(?:[^\n]*\n)?-{70}\n"
                              r"(.*?)(?=^={70}\n(?:FAIL|ERROR): |^-{70}\nRan \d|\Z)",
                              re.DOTALL | re.MULTILINE)
+UNITTEST_COUNT = re.compile(r"^-{70}\nRan (\d+) tests? in ", re.MULTILINE)
 SKIPPED_BY_CTEST = re.compile(r"SKIP_RETURN_CODE|SKIP_REGULAR_EXPRESSION|Disabled|^$")
 NO_RESULT = "\n(no result line: the program ended, or its output was cut)"
 FIRST_LINES, LAST_LINES, LONGEST_LINE = 20, 20, 300
@@ -61,7 +62,8 @@ def read(path):
         output = case.findtext("system-out") or ""
         inside = [(f"{name}/{test}", reason) for test, reason in UNITTEST.findall(output)]
         tests = list(gtests(output))
-        count += max(len(tests), 1)
+        ran = UNITTEST_COUNT.search(output)
+        count += len(tests) or (int(ran[1]) if ran else 1)
         for test, text, end in tests:
             if end == "SKIPPED":
                 reasons = [one_line(reason) for reason in GTEST_REASON.findall(text)]
@@ -77,7 +79,9 @@ def read(path):
             inside.append((name, message or "no reason given"))
         skipped += inside
         if status == "fail" or case.find("failure") is not None:
-            failed += failures(name, output, tests)
+            failure = case.find("failure")
+            why = failure.get("message", "") if failure is not None else ""
+            failed += failures(name, f"{output}\n{why}", tests)
     return count, skipped, failed
 
 

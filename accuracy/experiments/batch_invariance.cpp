@@ -288,7 +288,10 @@ double softmax_divergence(const double* a, const double* b, size_t width) {
 Harness batch_invariance_harness() {
   return {.name = "batch_invariance",
           .about = "bits of an output alone and in batches, from run to run, and of a text at once and step by step",
-          .axes = {{"batch", {"512", "64", "8"}, AxisNumbers{2, 4096, true}, "samples of the largest batch"}},
+          .axes = {{"batch",
+                    {"512", "64", "8"},
+                    AxisNumbers{2, 4096, true},
+                    "batches of 2, 4, 8, ... samples, at most so many"}},
           .metrics = invariance_table(),
           .refuses = refuses_invariance,
           .measure = measure_invariance};

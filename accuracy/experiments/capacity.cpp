@@ -104,7 +104,7 @@ std::optional<std::string> refuses_capacity(const TrialSpec& spec) {
 Harness capacity_harness() {
   return {.name = "capacity",
           .about = "the largest batch in a given memory, and how memory divides as the batch grows; predicted",
-          .axes = {{"memory", {"8", "1", "24", "80"}, AxisNumbers{1e-6, 1e6, false}, "GiB"}},
+          .axes = {{"memory", {"8", "1", "24", "80"}, AxisNumbers{1e-6, 1e6, false}, "memory in GiB"}},
           .metrics = capacity_table(),
           .refuses = refuses_capacity,
           .measure = measure_capacity};

@@ -278,7 +278,7 @@ Harness checkpointing_harness() {
           .axes = {{"segments",
                     {"sqrt"},
                     AxisNumbers{1, 1000, true},
-                    "parts of the network; sqrt: of its number of layers"}},
+                    "checkpointed segments, at most; sqrt: root of the number of layers that can be in one"}},
           .metrics = checkpointing_table(),
           .refuses = refuses_checkpointing,
           .measure = measure_checkpointing};

@@ -129,7 +129,7 @@ Harness overflow_harness() {
   return {.name = "overflow",
           .about = "weights that grow at each step: the first infinity, and how early a warning at 32768 comes",
           .axes = {{"growth", {"1.001", "1.01"}, AxisNumbers{1, 2, false}, "factor of the weights at each step"},
-                   {"steps", {"5000", "500"}, AxisNumbers{1, 1e6, true}, "at most"}},
+                   {"steps", {"5000", "500"}, AxisNumbers{1, 1e6, true}, "training steps, at most"}},
           .metrics = overflow_table(),
           .measure = measure_overflow};
 }

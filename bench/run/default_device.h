@@ -10,7 +10,7 @@ namespace halfmark::bench {
 
 // The best device present. If that is the CPU because a GPU cannot be opened, says so in one line, once.
 std::string default_device();
-// If default_device() gave the CPU because there is no GPU, the line that says so and why; else empty.
+// If default_device() gave the CPU because no GPU can be used, the line that says so and why; else empty.
 std::string no_gpu_text();
 
 // "not hardware: software GPU: ..." of a device that is not what its name says; else empty.

@@ -106,7 +106,7 @@ Json from_environment() {
                            "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE",
                            "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING"})
     if (const char* value = std::getenv(name)) set[name] = value;
-  // Some of the libraries' own switches are documented nowhere.
+  // All variables of cuBLAS and cuDNN: some are undocumented.
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry, name = text.substr(0, text.find('='));
     for (const std::string_view prefix : {"CUBLAS_", "CUBLASLT_", "CUDNN_"})

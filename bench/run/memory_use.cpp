@@ -132,13 +132,14 @@ Findings measure_memory(const TrialSpec& given) {
 }  // namespace
 
 Harness memory_harness() {
-  return {.name = "memory",
-          .about = "peak bytes of each phase, split by purpose at the peak of a training step",
-          .axes = {{.name = "steps", .values = {"4", "100"}, .about = "training steps over which live bytes may grow"},
-                   labels_axis()},
-          .metrics = memory_table(),
-          .refuses = refuses_labels,
-          .measure = measure_memory};
+  return {
+      .name = "memory",
+      .about = "peak bytes of each phase, split by purpose at the peak of a training step",
+      .axes = {{.name = "steps", .values = {"4", "100"}, .about = "training steps over which memory.slope is measured"},
+               labels_axis()},
+      .metrics = memory_table(),
+      .refuses = refuses_labels,
+      .measure = measure_memory};
 }
 
 }  // namespace halfmark::bench

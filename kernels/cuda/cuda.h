@@ -19,7 +19,7 @@ inline std::string called_function(std::string_view call) { return std::string(c
 inline std::string failure_text(cudaError_t status, std::string_view call) {
   const char* remedy =
       status == cudaErrorDevicesUnavailable
-          ? ": another process has the GPU to itself; end it, or let several use it (nvidia-smi -c DEFAULT)"
+          ? ": perhaps another process has the GPU to itself; end it, or let several use it (nvidia-smi -c DEFAULT)"
           : "";
   return called_function(call) + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status) + remedy;
 }

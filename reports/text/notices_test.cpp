@@ -1,6 +1,7 @@
 // What is worth noticing in a report: which lines, in which order, and when there is none.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
@@ -20,6 +21,15 @@ Record noticed_record(const std::string& policy, const std::string& harness, std
   record.id = record.subject + "/" + record.device + "/" + policy + "/" + harness;
   record.measurements = std::move(measurements);
   return record;
+}
+
+TEST(WorthNoticing, LeavesOutScalesThatARuleRaisesToInfinity) {
+  Report report;
+  report.records = {noticed_record("amp-fp16", "training",
+                                   {{.metric = "reference.norm", .at = "scaler/largest", .value = HUGE_VAL}})};
+  EXPECT_EQ(worth_noticing(report).size(), 0u);
+  report.records[0].measurements[0].at = "overflow/loss";
+  EXPECT_EQ(worth_noticing(report).size(), 1u);
 }
 
 TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {

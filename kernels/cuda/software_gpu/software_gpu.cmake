@@ -46,8 +46,8 @@ function(halfmark_copy_for_software_gpu target)
 endfunction()
 halfmark_copy_for_software_gpu(cuda_tests)
 
-# The tests of the plugin, with the variable that makes a device. All rows as sm_90; as the other architectures the rows
-# whose device code differs. Left out: measured times, and sums of library products bit for bit.
+# The tests of the plugin, with the variable that makes a device. All rows as sm_90; as the others those
+# with device code of their own. Left out: measured times, and sums of library products bit for bit.
 set(software_gpu_left_out "Gpu.OneBlock*:Gpu.TimeGrows*")
 # EXCEPT: not of the filter. APPROXIMATE: what approximate instructions give (approximations.h).
 function(halfmark_software_gpu_test name architecture filter)  # [program]
