@@ -84,9 +84,11 @@ std::optional<double> number_of(const Record& record, std::string_view metric, s
   return {};
 }
 
-// The product that a policy's layers compute: its low dtype, or tf32.
-std::string product_of(const std::string& name) {
+// The product that a policy's layers compute: its low dtype, or tf32. Nothing: products of several types, or of codes of
+// 8 or 4 bits, whose rate is not measured.
+std::optional<std::string> product_of(const std::string& name) {
   const Policy& policy = policy_named(name);
+  if (quantizes_products(policy) || !policy.layers.empty()) return std::nullopt;
   if (policy.low == DType::f32 && policy.math.multiply == kTf32) return "tf32";
   return std::string(name_of(policy.low));
 }
@@ -161,7 +163,8 @@ const std::vector<MetricRow>& roofline_table() {
       {"roofline.intensity", "FLOP/B", Better::neither, Kind::information, "work.flops of a step / roofline.bytes"},
       {"roofline.share", "1", Better::neither, Kind::information,
        "least seconds of a step / time.step; the least: the larger of work.flops / roofline.attainable_matmul and "
-       "roofline.bytes / roofline.attainable_copy. Above 1 if operands stay in caches"},
+       "roofline.bytes / roofline.attainable_copy. Above 1 if operands stay in caches; absent where products are "
+       "quantised or of several types"},
       {"roofline.attainable_copy", "B/s", Better::neither, Kind::information,
        "bytes read and written per second by a cast of f32 to f32 larger than the caches, best of several, once in a "
        "run"},
@@ -187,7 +190,9 @@ void add_roofline(Record& record, const AttainableRates::Rates& rates) {
     const auto found = std::ranges::find(rates, name, &std::pair<std::string, double>::first);
     return found == rates.end() ? 0.0 : found->second;
   };
-  const double copy = rate("attainable.copy"), matmul = rate("attainable.matmul." + product_of(record.policy));
+  const std::optional<std::string> product = product_of(record.policy);
+  if (!product) return;
+  const double copy = rate("attainable.copy"), matmul = rate("attainable.matmul." + *product);
   if (copy <= 0 || (flops && matmul <= 0)) return;
   FindingsWriter out(roofline_table());
   out.number("roofline.attainable_copy", "", copy);

@@ -94,6 +94,19 @@ TEST(Attainable, APatternIsRepeatedToTheEnd) {
     }
 }
 
+TEST(Attainable, QuantisedProductsAndThoseOfSeveralTypesHaveNoShare) {
+  AttainableRates::Rates known = rates(1e10, 6e10, 1e12);
+  known.emplace_back("attainable.matmul.bf16", 1e12);
+  Record plain = throughput_record("amp-bf16");
+  add_roofline(plain, known);
+  EXPECT_GT(number(plain, "roofline.share"), 0);
+  for (const char* policy : {"fp8-delayed", "mxfp8", "nvfp4", "fp32+precision=fc1=fp16"}) {
+    Record record = throughput_record(policy);
+    add_roofline(record, known);
+    EXPECT_EQ(number(record, "roofline.share"), -1) << policy;
+  }
+}
+
 TEST(Attainable, TheCopyReadsAndWritesItsBytes) {
   const auto cpu = open_device("cpu");
   LargeCopy copy(*cpu, 4096);
