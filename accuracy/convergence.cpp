@@ -20,6 +20,7 @@
 #include "accuracy/convergence.h"
 #include "accuracy/oracle.h"
 #include "accuracy/training_axes.h"
+#include "accuracy/update_count.h"
 #include "reports/statistics/statistics.h"
 
 namespace halfmark::accuracy {
@@ -102,7 +103,7 @@ std::optional<Expect> expected_convergence(const TrialSpec& spec) {
 
 struct Outcome {
   double loss = 0;
-  double unchanged = 0, updated = 0;  // elements of parameters, over all steps not skipped
+  UpdateCount updates;  // of the steps that were not skipped
 };
 
 Outcome train(const TrialSpec& spec, int64_t steps) {
@@ -118,8 +119,7 @@ Outcome train(const TrialSpec& spec, int64_t steps) {
     const std::vector<Param*> params = trial.params();
     for (size_t p = 0; p < params.size(); ++p) {
       std::vector<double> after = stored(*params[p]);
-      for (size_t i = 0; i < after.size(); ++i)
-        if (std::isfinite(before[p][i])) outcome.unchanged += after[i] == before[p][i], outcome.updated += 1;
+      outcome.updates.add(before[p], after);
       before[p] = std::move(after);
     }
   }
@@ -188,14 +188,14 @@ Findings measure_convergence(const TrialSpec& given) {
   configure_optimizer(self, spec);
   if (const ConvergenceControl* control = control_of(given)) control->configure(spec.settings);
   std::vector<double> losses, fp32;
-  double unchanged = 0, updated = 0;
+  UpdateCount updates;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     spec.seed = given.seed + seed;
     fp32.push_back(fp32_loss(spec, steps));
     // Policy fp32 is trained a second time, so that its kernels are recorded; a gap of 0 then proves determinism.
     const Outcome outcome = train(spec, steps);
     losses.push_back(outcome.loss);
-    unchanged += outcome.unchanged, updated += outcome.updated;
+    updates.add(outcome.updates);
   }
   const FindingsOfSeeds found = compare_seeds(losses, fp32);
   FindingsWriter out(convergence_table());
@@ -210,7 +210,7 @@ Findings measure_convergence(const TrialSpec& given) {
   out.number(
       "convergence.diverged_seeds", "",
       static_cast<double>(std::count_if(losses.begin(), losses.end(), [](double x) { return !std::isfinite(x); })));
-  if (updated > 0) out.number("convergence.noop_updates", "", unchanged / updated);
+  if (updates.all > 0) out.number("convergence.noop_updates", "", updates.unchanged / updates.all);
   return out.take();
 }
 

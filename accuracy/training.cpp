@@ -22,6 +22,7 @@
 #include "accuracy/oracle.h"
 #include "accuracy/reference.h"
 #include "accuracy/training_axes.h"
+#include "accuracy/update_count.h"
 
 namespace halfmark::accuracy {
 
@@ -113,7 +114,8 @@ std::optional<Expect> expects(const TrialSpec& spec) {
 
 struct TrainingResult {
   std::vector<double> steps, loss, accuracy, scale;
-  double skipped = 0, unchanged = 0, updated = 0;
+  double skipped = 0;
+  UpdateCount updates;
   Observation scaling;                  // for the linter
   std::optional<ReadingTimes> reading;  // of files
   Evaluation fp32, half;
@@ -155,8 +157,7 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
     for (size_t p = 0; p < params.size(); ++p) {
       std::vector<double> after = stored(*params[p]);
       is_good = is_good && is_finite(after);
-      for (size_t i = 0; i < after.size(); ++i)
-        if (std::isfinite(before[p][i])) training.unchanged += after[i] == before[p][i], training.updated += 1;
+      training.updates.add(before[p], after);
       before[p] = std::move(after);
     }
     if (!is_good && std::isfinite(result.loss)) steps_seen.back().nonfinite_gradients = nonfinite_gradients_of(trial);
@@ -215,7 +216,8 @@ Findings measure_training(const TrialSpec& given) {
   out.number("training.loss_difference", "", final_loss - baseline->last_tenth(baseline->loss));
   out.number("training.skipped_steps", "", training->skipped);
   // If every step was skipped, nothing was updated: reported like updates that change nothing.
-  if (training->updated > 0) out.number("training.noop_updates", "", training->unchanged / training->updated);
+  if (const UpdateCount& updates = training->updates; updates.all > 0)
+    out.number("training.noop_updates", "", updates.unchanged / updates.all);
   out.number("evaluation.samples", "", static_cast<double>(training->fp32.samples));
   for (const auto& [at, evaluation] : {std::pair{"fp32", &training->fp32}, {"half", &training->half}}) {
     out.number("evaluation.loss", at, evaluation->loss);

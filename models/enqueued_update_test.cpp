@@ -75,18 +75,23 @@ TEST_P(EnqueuedUpdates, LeaveTheSameAsThoseThatAreWaitedFor) {
     }
 }
 
-// The same training without the steps that overflow: neither state, number of the step, nor random numbers know of them.
+// Trains `with` in all steps, and `without` in those that do not overflow.
+void train_with_and_without_overflows(Trial& with, Trial& without) {
+  for (int64_t step = 0; step < 7; ++step) {
+    forward_and_backward(with, step);
+    with.enqueue_update();
+    if (overflows(step)) continue;
+    forward_and_backward(without, step);
+    EXPECT_TRUE(without.update());
+  }
+}
+
+// The same training without the steps that overflow: state, numbers of the steps and random numbers are the same.
 TEST_P(EnqueuedUpdates, AreNoneInAStepThatOverflows) {
   for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam})
     for (const Storage storage : {Storage::nearest, Storage::stochastic}) {
       Trial with(spec(kind, storage)), without(spec(kind, storage));
-      for (int64_t step = 0; step < 7; ++step) {
-        forward_and_backward(with, step);
-        with.enqueue_update();
-        if (overflows(step)) continue;
-        forward_and_backward(without, step);
-        EXPECT_TRUE(without.update());
-      }
+      train_with_and_without_overflows(with, without);
       // The scales differ, by powers of two, which leave the gradients as they are.
       EXPECT_TRUE(state_of(with) == state_of(without)) << static_cast<int>(kind) << " " << static_cast<int>(storage);
       EXPECT_TRUE(codes_of(with) == codes_of(without)) << static_cast<int>(kind) << " " << static_cast<int>(storage);
@@ -112,13 +117,7 @@ TEST_P(EnqueuedUpdates, LeaveTheStateAsItIsAfterAnOverflowWithClipping) {
   TrialSpec own = spec(OptimizerKind::adam);
   own.settings.optimizer.clip_norm = 0.01;
   Trial with(own), without(own);
-  for (int64_t step = 0; step < 7; ++step) {
-    forward_and_backward(with, step);
-    with.enqueue_update();
-    if (overflows(step)) continue;
-    forward_and_backward(without, step);
-    EXPECT_TRUE(without.update());
-  }
+  train_with_and_without_overflows(with, without);
   EXPECT_TRUE(state_of(with) == state_of(without));
   EXPECT_TRUE(codes_of(with) == codes_of(without));
 }
