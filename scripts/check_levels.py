@@ -94,7 +94,7 @@ UNITS = {
     # A block of threads, and the instructions that decide what it runs next.
     "kernels/cuda/software_gpu/block": ("kernels/cuda/software_gpu/control", "kernels/cuda/software_gpu/control_flow"),
     "kernels/cuda/cuda_device": tuple("kernels/cuda/" + part for part in (
-        "rows", "blaslt", "blaslt_fused", "blaslt_plan", "blaslt_problem", "blaslt_scaled", "cublas", "cublas_library",
+        "rows", "blaslt", "blaslt_fused", "blaslt_plan", "blaslt_problem", "blaslt_scaled", "blaslt_scratch", "cublas", "cublas_library",
         "cublas_trial", "fused", "launch_fused", "cudnn", "cudnn_notes", "cudnn_plan", "direct", "dot", "dot_device",
         "dot_tcgen05", "elementwise", "images", "pooling", "reduce", "batch_norm", "trial", "copy", "row_norm", "resample", "resample_twice", "sequence", "attention",
         "attention_products", "cudnn_attention", "cudnn_trial",

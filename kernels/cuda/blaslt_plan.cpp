@@ -5,11 +5,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/blaslt_scratch.h"
+#include "kernels/cuda/hardware.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/trial.h"
 
@@ -55,10 +58,6 @@ T configured(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttr
   return status == CUBLAS_STATUS_SUCCESS ? value : T{};
 }
 
-size_t bytes_of(const BlasltProblem::Matrix& matrix, int64_t batch) {
-  return bytes_for(matrix.dtype, static_cast<size_t>(batch * matrix.rows * matrix.columns));
-}
-
 struct Candidate {
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace = 0;
@@ -85,10 +84,11 @@ class Plan final : public BlasltPlan {
   void prepare(CudaDevice& device) {
     describe();
     Trial trial(device);
-    const std::optional<BlasltPointers> scratch = scratch_in(device, trial);
+    const std::optional<BlasltScratch> scratch = scratch_in(device, trial);
     // The heuristic wants to know that these exist and how they are aligned, and does not read them.
     void* any = this;
-    set_pointers(scratch.value_or(BlasltPointers{.scale_a = any, .scale_b = any, .bias = any, .aux = any}));
+    set_pointers(scratch ? scratch->pointers()
+                         : BlasltPointers{.scale_a = any, .scale_b = any, .bias = any, .aux = any});
     std::string refusal;
     for (const uint64_t mask : implementation_masks(problem_.arithmetic)) {
       int listed = 0;
@@ -160,42 +160,15 @@ class Plan final : public BlasltPlan {
     if (problem_.scale_bytes_a) set<const void*>(desc_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, pointers.scale_a);
   }
 
-  // The bytes make a number near 1 of the product of two elements in every dtype. As bf16 they are 9e11 and 6e-13, of
-  // which fp16 holds neither. Scales are 0, which block scales must be beyond the matrix.
-  static constexpr int kByteOfA = 0x53, kByteOfB = 0x2b, kByteOfFactor = 0x3c;
-
   // Nothing if there is not enough memory for another set of operands.
-  std::optional<BlasltPointers> scratch_in(const CudaDevice& device, Trial& trial) {
+  std::optional<BlasltScratch> scratch_in(CudaDevice& device, Trial& trial) {
     try {
-      return scratch_in(trial);
+      return std::optional<BlasltScratch>(std::in_place, device, trial, problem_);
     } catch (const Error& error) {
       throw_if_lost(device, error);
       untried_ = error.what();
       return {};
     }
-  }
-  BlasltPointers scratch_in(Trial& trial) const {
-    BlasltPointers scratch;
-    scratch.a = trial.memory(bytes_of(problem_.a, problem_.batch), kByteOfA);
-    scratch.b = trial.memory(bytes_of(problem_.b, problem_.batch), kByteOfB);
-    scratch.out = trial.memory(bytes_of(problem_.out, problem_.batch), 0);
-    if (problem_.scale_bytes_a) scratch.scale_a = trial.memory(problem_.scale_bytes_a, 0);
-    if (problem_.scale_bytes_b) scratch.scale_b = trial.memory(problem_.scale_bytes_b, 0);
-    // What forward has kept lets the first element pass.
-    if (problem_.bias_bytes) scratch.bias = aligned(trial, problem_.bias_bytes, problem_.bias_alignment, 0);
-    if (problem_.aux_bytes) scratch.aux = aligned(trial, problem_.aux_bytes, problem_.aux_alignment, kByteOfA);
-    if (problem_.device_factor) {
-      auto* factor = static_cast<float*>(trial.memory(2 * sizeof(float), 0));
-      trial.set(factor, sizeof(float), kByteOfFactor);
-      scratch.factor = factor;
-    }
-    return scratch;
-  }
-
-  // No better aligned than the operand: the library may look.
-  static void* aligned(Trial& trial, size_t bytes, uint32_t alignment, int byte) {
-    const size_t offset = alignment < 256 ? alignment : 0;
-    return static_cast<std::byte*>(trial.memory(bytes + offset, byte)) + offset;
   }
 
   // What the library lists under the mask; the mask is a request, so every algorithm is checked as well.
@@ -290,7 +263,7 @@ class Plan final : public BlasltPlan {
   }
 
   void choose(CudaDevice& device, const std::vector<Candidate>& found, int listed, Trial& trial,
-              const BlasltPointers& scratch) {
+              const BlasltScratch& scratch) {
     size_t most = 0;
     for (const Candidate& candidate : found) most = std::max(most, candidate.workspace);
     void* workspace = most ? trial.memory(most, 0) : nullptr;
@@ -298,93 +271,73 @@ class Plan final : public BlasltPlan {
     double fastest = 0;
     int ran = 0;
     for (const Candidate& candidate : found) {
-      const auto work = [&] { return launch(device, scratch, candidate.algorithm, workspace, candidate.workspace); };
-      const cublasStatus_t status = work();
+      const auto status_of = [&] {
+        return launch(device, scratch.pointers(), candidate.algorithm, workspace, candidate.workspace);
+      };
+      const auto multiply = [&] { check(status_of(), "cublasLtMatmul"); };
+      const cublasStatus_t status = status_of();
       wait_for(device);  // a fault of the device is no refusal
       if (status != CUBLAS_STATUS_SUCCESS) {
         refusal_ = std::string("failed when it was tried: cublasLtMatmul: ") + cublasLtGetStatusString(status);
         others_ += "; number " + std::to_string(candidate.place) + " " + refusal_;
         continue;
       }
-      if (must_prove_range(problem_.arithmetic, candidate.flags) && !has_range(device, scratch.out)) {
+      if (must_prove_range(problem_.arithmetic, candidate.flags) && !scratch.has_range()) {
         refusal_ = "lists an algorithm that multiplies bf16 as fp16 (" + text_of_flags(candidate.flags) + ")";
         others_ += "; number " + std::to_string(candidate.place) + " multiplies bf16 as fp16";
         continue;
       }
-      if (must_prove_tf32(problem_.arithmetic, candidate.flags) && !rounds_to_tf32(trial, device, scratch, work)) {
+      if (must_prove_tf32(problem_.arithmetic, candidate.flags) && !scratch.rounds_to_tf32(multiply)) {
         refusal_ =
             "lists an algorithm that multiplies in fp32 and not in tf32 (" + text_of_flags(candidate.flags) + ")";
         others_ += "; number " + std::to_string(candidate.place) + " multiplies in fp32";
         continue;
       }
       ++ran;
-      const bool timed = device.numerics().empty() && found.size() > 1;
-      const double seconds = timed ? trial.seconds([&] { check(work(), "cublasLtMatmul"); }) : 0;
+      const bool timed = hardware_compares_times() && found.size() > 1;
+      const double seconds = timed ? seconds_on_random_numbers(trial, scratch, multiply) : 0;
       if (!best || (timed && seconds < kClearlyFaster * fastest)) best = &candidate, fastest = seconds;
       if (!timed || (ran == 1 && fastest < kWorthComparing)) break;  // the library's first that runs
     }
     if (!best) return;
-    if (mask_passes_zero(device, trial, scratch, workspace, *best)) {
+    const auto multiply = [&] {
+      check(launch(device, scratch.pointers(), best->algorithm, workspace, best->workspace), "cublasLtMatmul");
+    };
+    if (mask_passes_zero(device, scratch, multiply)) {
       refusal_ = "keeps a mask of ReLU that lets the gradient pass where the sum is 0";
       return;
     }
     refusal_.clear();
     const bool compared = ran > 1;
     const std::string tried = compared ? ", the fastest of " + std::to_string(ran) + " tried" : std::string();
-    take(*best, tried + others_ + about_nan(device, trial, scratch, workspace, *best), listed);
+    take(*best, tried + others_ + about_nan(scratch, multiply), listed);
+  }
+
+  // The next algorithm is tried on the constants again.
+  static double seconds_on_random_numbers(Trial& trial, const BlasltScratch& scratch,
+                                          const std::function<void()>& multiply) {
+    scratch.set_random();
+    const double seconds = trial.seconds(multiply);
+    scratch.set_constants();
+    return seconds;
   }
 
   // The gradient of ReLU is 0 at 0. cublasLt.h does not say what the mask has there; on an H200 cublasLt 13.1 has 1.
-  bool mask_passes_zero(CudaDevice& device, Trial& trial, const BlasltPointers& scratch, void* workspace,
-                        const Candidate& best) const {
+  bool mask_passes_zero(CudaDevice& device, const BlasltScratch& scratch, const std::function<void()>& multiply) const {
     if ((problem_.epilogue & CUBLASLT_EPILOGUE_RELU_AUX) != CUBLASLT_EPILOGUE_RELU_AUX) return false;
-    trial.set(const_cast<void*>(scratch.a), bytes_of(problem_.a, problem_.batch), 0);
-    check(launch(device, scratch, best.algorithm, workspace, best.workspace), "cublasLtMatmul");
+    scratch.fill_a(0);
+    multiply();
     unsigned char mask = 0;
-    device.copy_out(&mask, scratch.aux, 1);
+    device.copy_out(&mask, scratch.pointers().aux, 1);
     return (mask & 1) != 0;
   }
 
   // cublasLt.h says of ReLU only "x:=max(x, 0)", which may lose a NaN.
-  std::string about_nan(CudaDevice& device, Trial& trial, const BlasltPointers& scratch, void* workspace,
-                        const Candidate& best) const {
+  std::string about_nan(const BlasltScratch& scratch, const std::function<void()>& multiply) const {
     if (!(problem_.epilogue & CUBLASLT_EPILOGUE_RELU)) return {};
-    trial.set(const_cast<void*>(scratch.a), bytes_of(problem_.a, problem_.batch), 0xFF);
-    check(launch(device, scratch, best.algorithm, workspace, best.workspace), "cublasLtMatmul");
-    const double value = first_of(device, scratch.out);
-    return std::isnan(value) ? "; ReLU of NaN is NaN" : "; ReLU of NaN is 0";
-  }
-
-  double first_of(CudaDevice& device, const void* result) const {
-    const DType dtype = problem_.out.dtype;
-    unsigned char bytes[8] = {};
-    device.copy_out(bytes, result, size_of(dtype));
-    return load(dtype, bytes, 0);
-  }
-
-  // Whether the first element of the result is the sum of products that fp16 would have made infinite or 0.
-  bool has_range(CudaDevice& device, const void* result) const {
-    const unsigned char a[2] = {kByteOfA, kByteOfA}, b[2] = {kByteOfB, kByteOfB};
-    const auto depth = static_cast<double>(problem_.a.transpose ? problem_.a.rows : problem_.a.columns);
-    const double wanted = depth * load(DType::bf16, a, 0) * load(DType::bf16, b, 0);
-    return std::fabs(first_of(device, result) - wanted) <= wanted / 16;
-  }
-
-  // Whether a single product, of two numbers that tf32 does not hold, differs from theirs. The others are 0.
-  template <class Work>
-  bool rounds_to_tf32(Trial& trial, CudaDevice& device, const BlasltPointers& scratch, const Work& work) const {
-    constexpr int kOtherByte = 0x3f;  // to nearest or cut, the product with the other byte's number changes by 2^-13
-    auto* a = const_cast<void*>(scratch.a);
-    auto* b = const_cast<void*>(scratch.b);
-    const size_t bytes_a = bytes_of(problem_.a, problem_.batch), bytes_b = bytes_of(problem_.b, problem_.batch);
-    trial.set(a, bytes_a, 0), trial.set(a, sizeof(float), kByteOfA), trial.set(b, bytes_b, kOtherByte);
-    check(work(), "cublasLtMatmul");
-    const double found = first_of(device, scratch.out);
-    trial.set(a, bytes_a, kByteOfA), trial.set(b, bytes_b, kByteOfB);
-    const unsigned char left[4] = {kByteOfA, kByteOfA, kByteOfA, kByteOfA},
-                        right[4] = {kOtherByte, kOtherByte, kOtherByte, kOtherByte};
-    const double product = load(DType::f32, left, 0) * load(DType::f32, right, 0);
-    return std::fabs(found - product) > 0x1p-16 * product && std::fabs(found - product) < 0x1p-8 * product;
+    scratch.fill_a(0xFF);
+    multiply();
+    return std::isnan(scratch.first_result()) ? "; ReLU of NaN is NaN" : "; ReLU of NaN is 0";
   }
 
   std::string text_of(const Candidate& candidate, int listed) const {

@@ -13,9 +13,6 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-// The bytes of the numbers that are multiplied. As f32 neither is a tf32 number, and tf32 rounds both in the same
-// direction; as bf16 fp16 holds neither.
-constexpr int kTriedByte = 0x53, kSecondByte = 0x2b;
 // Of the product of two f32 numbers with these bytes: tf32 changes it by 4.6e-4 (nearest) or -7.2e-4 (truncated).
 constexpr double kOfTf32 = 1e-4, kLargestError = 2e-3, kOfFp32 = 1e-6;
 
@@ -33,12 +30,6 @@ void* scratch_like(Trial& trial, const BlasltProblem::Matrix& matrix, int64_t ba
   constexpr uint32_t kBest = 256;
   const size_t offset = matrix.alignment < kBest ? matrix.alignment : 0;
   return static_cast<std::byte*>(trial.memory(bytes_of_all(matrix, batch) + offset, 0)) + offset;
-}
-
-double number_of(DType dtype, int byte) {
-  unsigned char bytes[8];
-  for (unsigned char& one : bytes) one = static_cast<unsigned char>(byte);
-  return load(dtype, bytes, 0);
 }
 
 // Everything is zero but the first element of a and of b: the first element of the result is their product.

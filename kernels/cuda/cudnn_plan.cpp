@@ -58,15 +58,17 @@ class Plan final : public ConvolutionPlan {
     std::optional<Pointers> scratch;
     void* workspace = nullptr;
     try {
-      const auto memory = [&](const Shape& shape, int byte) {
-        return trial.memory(bytes_for(problem_.dtype, static_cast<size_t>(shape.elements())), byte);
+      // Random numbers, as in use: how fast a GPU runs depends on how many bits change.
+      const auto memory = [&](const Shape& shape, uint64_t seed) {
+        const auto elements = static_cast<size_t>(shape.elements());
+        void* numbers = trial.memory(bytes_for(problem_.dtype, elements), 0);
+        trial.set_random(numbers, problem_.dtype, elements, seed);
+        return numbers;
       };
       size_t most = 1;
       for (const CudnnCandidate& candidate : found) most = std::max(most, candidate.workspace);
       workspace = trial.memory(most, 0);
-      // Bytes that make small normal numbers of every dtype.
-      constexpr int kByte = 0x3c;
-      scratch = Pointers{memory(problem_.x, kByte), memory(problem_.w, kByte), memory(problem_.y, kByte)};
+      scratch = Pointers{memory(problem_.x, 1), memory(problem_.w, 2), memory(problem_.y, 3)};
     } catch (const Error& error) {
       throw_if_lost(device, error);
       return take(found[0], listed, std::string(", not tried: ") + error.what());

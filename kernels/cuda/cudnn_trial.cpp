@@ -1,5 +1,7 @@
 #include "kernels/cuda/cudnn_trial.h"
 
+#include "kernels/cuda/hardware.h"
+
 namespace halfmark::kernels::cuda {
 
 CudnnChoice choose_engine(const CudaDevice& device, Trial& trial, std::vector<CudnnCandidate>& found,
@@ -16,7 +18,7 @@ CudnnChoice choose_engine(const CudaDevice& device, Trial& trial, std::vector<Cu
       continue;
     }
     ++ran;
-    const bool timed = device.numerics().empty() && found.size() > 1;
+    const bool timed = hardware_compares_times() && found.size() > 1;
     const double seconds = timed ? trial.seconds([&] { check(run(candidate), "cudnnBackendExecute"); }) : 0;
     if (!choice.best || (timed && seconds < kClearlyFaster * fastest)) choice.best = &candidate, fastest = seconds;
     if (!timed || (ran == 1 && fastest < kWorthComparing)) break;  // the library's first that runs

@@ -6,6 +6,7 @@
 namespace halfmark::kernels::cuda {
 
 std::string hardware_numerics() { return {}; }
+bool hardware_compares_times() { return true; }
 
 void* cublas_function(const char* name, std::string& reason) {
   // Of the version that the headers are of: the numbers of enumerations may change with the next one.

@@ -9,6 +9,9 @@ namespace halfmark::kernels::cuda {
 // Device::numerics(): empty for a GPU. Otherwise times are not valid, and reports say what the device is.
 std::string hardware_numerics();
 
+// Whether algorithms of libraries are compared by their times, which are valid on a GPU only.
+bool hardware_compares_times();
+
 // A function of cuBLAS, which is loaded at run time: the plugin also works where only cublasLt is installed. Null, and the
 // reason, if there is none.
 void* cublas_function(const char* name, std::string& reason);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -54,6 +55,20 @@ TEST_F(LibraryRows, EverySizeHasItsChoiceInTheRecord) {
   ASSERT_EQ(entries[0].choices.size(), 2u);
   EXPECT_EQ(entries[0].choices[0].find("40x40x40: "), 0u) << entries[0].choices[0];
   EXPECT_EQ(entries[0].choices[1].find("56x56x56: "), 0u) << entries[0].choices[1];
+}
+
+// As on a GPU: each algorithm is timed on random numbers, and proved on others before and after.
+TEST_F(LibraryRows, AlgorithmsAreComparedByTheirTimes) {
+  setenv("HALFMARK_SOFTWARE_GPU_TIMES", "1", 1);
+  const Ran bf16 = multiply(gpu(), 72, DType::bf16, {}, 1.5, 2),
+            tf32 = multiply(gpu(), 76, DType::f32, kTf32Math, 1, 3), image = convolve(gpu(), 40, DType::f16, {}, 2);
+  unsetenv("HALFMARK_SOFTWARE_GPU_TIMES");
+  for (const Ran* ran : {&bf16, &tf32, &image})
+    EXPECT_NE(ran->choice().find(", the fastest of "), std::string::npos) << ran->choice();
+  EXPECT_EQ(bf16.choice().find("bf16 as fp16"), std::string::npos) << bf16.choice();
+  EXPECT_EQ(bf16.values[0], 3 * 72);
+  EXPECT_EQ(tf32.values[0], 3 * 76);
+  EXPECT_EQ(image.values[0], 2 * 9 * 40);
 }
 
 // FAST_TF32 permits fp32: the library may list it first, with or without regard to the mask.

@@ -1,6 +1,9 @@
 #include "kernels/cuda/trial.h"
 
 #include <algorithm>
+#include <cstdint>
+
+#include "kernels/tensor/random.h"
 
 namespace halfmark::kernels::cuda {
 
@@ -19,6 +22,30 @@ void* Trial::memory(size_t bytes, int byte) {
 
 void Trial::set(void* memory, size_t bytes, int byte) {
   HM_CUDA(cudaMemsetAsync(memory, byte, bytes, device_.stream()));
+}
+
+double number_of(DType dtype, int byte) {
+  unsigned char bytes[8];
+  for (unsigned char& one : bytes) one = static_cast<unsigned char>(byte);
+  return load(dtype, bytes, 0);
+}
+
+void Trial::set_random(void* memory, DType dtype, size_t elements, uint64_t seed) {
+  if (elements == 0) return;
+  // Twice a prime: rows of usual lengths differ, and a dtype of half a byte fills whole bytes.
+  constexpr size_t kPeriod = 2 * 32771;
+  const RandomKey key(seed);
+  const size_t count = std::min(elements, kPeriod), bytes = bytes_for(dtype, elements);
+  std::vector<unsigned char> numbers(bytes_for(dtype, count));
+  for (size_t i = 0; i < count; ++i) store(dtype, numbers.data(), i, key.normal(i));
+  device_.copy_in(memory, numbers.data(), numbers.size());
+  // What is written is copied behind itself.
+  auto* begin = static_cast<unsigned char*>(memory);
+  for (size_t done = numbers.size(); done < bytes;) {
+    const size_t more = std::min(done, bytes - done);
+    HM_CUDA(cudaMemcpyAsync(begin + done, begin, more, cudaMemcpyDeviceToDevice, device_.stream()));
+    done += more;
+  }
 }
 
 double Trial::seconds(const std::function<void()>& work) {

@@ -16,6 +16,11 @@ inline constexpr double kClearlyFaster = 0.98;
 // program adds alike.
 inline constexpr double kWorthComparing = 20e-6;
 
+// Bytes of elements whose product is near 1 in every dtype. As f32 neither is a tf32 number, and tf32 rounds both in the same
+// direction. As bf16 they are 9e11 and 6e-13, of which fp16 holds neither.
+inline constexpr int kTriedByte = 0x53, kSecondByte = 0x2b;
+double number_of(DType dtype, int byte);  // all of whose bytes are this one
+
 // Scratch and a clock. Not part of the memory that is measured: the same operation does not need it again.
 class Trial {
  public:
@@ -25,6 +30,8 @@ class Trial {
   Trial& operator=(const Trial&) = delete;
   void* memory(size_t bytes, int byte);  // every byte has this value; throws Error if there is not enough memory
   void set(void* memory, size_t bytes, int byte);
+  // Numbers of mean 0 and variance 1, the same for the same seed. Long arrays repeat them.
+  void set_random(void* memory, DType dtype, size_t elements, uint64_t seed);
   double seconds(const std::function<void()>& work);  // of one run, the shortest of a few; `work` has run before
 
  private:
