@@ -16,7 +16,6 @@
 #include "kernels/ops/kernel.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
-#include "models/policy.h"
 
 namespace halfmark::bench {
 
@@ -52,9 +51,10 @@ std::optional<double> fastest(Device& device, const std::function<void()>& work,
 }
 
 // By the fastest row of real speed, which need not be the first of the list.
-std::optional<double> fastest_product(Device& device, const Matmul& op) {
+template <class Op>
+std::optional<double> fastest_product(Device& device, const Op& op) {
   std::optional<double> best;
-  for (const Kernel<Matmul>& row : device.kernels().of<Matmul>()) {
+  for (const Kernel<Op>& row : device.kernels().of<Op>()) {
     if (row.speed != Speed::real || row.refuses(device, op)) continue;
     const std::optional<double> seconds = fastest(
         device, [&] { run_with(row, op); }, best.value_or(INFINITY));
@@ -65,15 +65,42 @@ std::optional<double> fastest_product(Device& device, const Matmul& op) {
 
 struct Product {
   std::string_view name;
-  DType dtype;
+  DType dtype, out;
   Math math;
 };
 std::vector<Product> products() {
-  return {{"f32", DType::f32, {}},
-          {"tf32", DType::f32, {.multiply = kTf32}},
-          {"f16", DType::f16, {}},
-          {"bf16", DType::bf16, {}},
-          {"f64", DType::f64, {.multiply = kFp64, .accumulate = kFp64, .partial = kFp64}}};
+  return {{"f32", DType::f32, DType::f32, {}},
+          {"tf32", DType::f32, DType::f32, {.multiply = kTf32}},
+          {"f16", DType::f16, DType::f16, {}},
+          {"bf16", DType::bf16, DType::bf16, {}},
+          {"f16-fp16-sums", DType::f16, DType::f16, {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}},
+          {"fp8", DType::e4m3, DType::bf16, {.fast_accumulate = true}},
+          {"f64", DType::f64, DType::f64, {.multiply = kFp64, .accumulate = kFp64, .partial = kFp64}}};
+}
+
+// [n, n], the same random numbers again and again.
+Tensor random_matrix(Device& device, int64_t n, const Product& product) {
+  const RandomKey key = RandomKey(1).child(product.name);
+  std::vector<double> values(static_cast<size_t>(n * n));  // not zeros, as in the copy
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i < kDrawn ? key.normal(i) : values[i - kDrawn];
+  return Tensor::from(device, {n, n}, product.dtype, values);
+}
+
+std::optional<double> seconds_of(Device& device, int64_t n, const Product& product) {
+  const Tensor a = random_matrix(device, n, product), b = a.clone();
+  Tensor out(device, {n, n}, product.out);
+  // Of FP8, GPUs before Blackwell take operands in which k is contiguous.
+  const bool transpose_b = size_of(product.dtype) == 1;
+  return fastest_product(device, Matmul{.a = a, .b = b, .out = out, .transpose_b = transpose_b, .math = product.math});
+}
+
+// Formats with scales of blocks. Only devices with a row of real speed have operands made for it.
+std::optional<double> seconds_of(Device& device, int64_t n, const BlockFormat& format) {
+  const auto& rows = device.kernels().of<ScaledMatmul>();
+  if (std::ranges::none_of(rows, [](const Kernel<ScaledMatmul>& row) { return row.speed == Speed::real; })) return {};
+  const Scaled a = repeated_rows(device, format, n, n, 1), b = repeated_rows(device, format, n, n, 2);
+  Tensor out(device, {n, n}, DType::bf16);
+  return fastest_product(device, ScaledMatmul{.a = a, .b = b, .out = out});
 }
 
 bool is_gpu(const Device& device) { return device.name().starts_with("cuda:"); }
@@ -84,13 +111,17 @@ std::optional<double> number_of(const Record& record, std::string_view metric, s
   return {};
 }
 
-// The product that a policy's layers compute: its low dtype, or tf32. Nothing: products of several types, or of codes of
-// 8 or 4 bits, whose rate is not measured.
-std::optional<std::string> product_of(const std::string& name) {
-  const Policy& policy = policy_named(name);
-  if (quantizes_products(policy) || !policy.layers.empty()) return std::nullopt;
-  if (policy.low == DType::f32 && policy.math.multiply == kTf32) return "tf32";
-  return std::string(name_of(policy.low));
+// Seconds of a step's products, each type at its rate; nothing if a rate is not known.
+std::optional<double> seconds_of_products(const Record& record, const std::function<double(const std::string&)>& rate,
+                                          double& flops) {
+  double seconds = 0;
+  for (const Measurement& one : record.measurements) {
+    if (one.metric != "roofline.flops") continue;
+    const double attained = rate("attainable.matmul." + one.at);
+    if (attained <= 0) return {};
+    flops += one.value, seconds += one.value / attained;
+  }
+  return seconds;
 }
 
 }  // namespace
@@ -121,6 +152,23 @@ void fill_repeatedly(Tensor& tensor, std::span<const unsigned char> pattern) {
   tensor.touch();
 }
 
+Scaled repeated_rows(Device& device, const BlockFormat& format, int64_t rows, int64_t k, uint64_t seed) {
+  constexpr int64_t kRows = 16;
+  const int64_t drawn = std::min(rows, kRows);
+  std::vector<float> values(static_cast<size_t>(drawn * k));
+  const RandomKey key(seed);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(key.normal(i));
+  Scaled result = to_scaled(device, format, values, drawn, k);
+  const auto repeat = [&](Tensor& few) {
+    std::vector<unsigned char> bytes(few.bytes());
+    device.copy_out(bytes.data(), few.data(), bytes.size());
+    few = Tensor(device, {rows, few.shape()[1]}, few.dtype());
+    fill_repeatedly(few, bytes);
+  };
+  repeat(result.codes), repeat(result.scales);
+  return result;
+}
+
 LargeCopy::LargeCopy(Device& device, int64_t bytes)
     : x_(device, {bytes / 4}, DType::f32), out_(device, {bytes / 4}, DType::f32) {
   std::vector<unsigned char> pattern(4 * kDrawn);
@@ -142,16 +190,14 @@ std::vector<std::pair<std::string, double>> attainable_of(Device& device) {
     // Not enough memory for arrays of this size: no number.
   }
   const int64_t n = is_gpu(device) ? 4096 : 1024;
-  for (const Product& product : products()) {
-    const RandomKey key = RandomKey(1).child(product.name);
-    std::vector<double> values(static_cast<size_t>(n * n));  // not zeros, as in the copy
-    for (size_t i = 0; i < values.size(); ++i) values[i] = i < kDrawn ? key.normal(i) : values[i - kDrawn];
-    const Tensor a = Tensor::from(device, {n, n}, product.dtype, values), b = a.clone();
-    Tensor out(device, {n, n}, product.dtype == DType::f64 ? DType::f64 : DType::f32);
-    if (product.dtype == DType::f16 || product.dtype == DType::bf16) out = Tensor(device, {n, n}, product.dtype);
-    if (const auto seconds = fastest_product(device, {.a = a, .b = b, .out = out, .math = product.math}))
-      facts.emplace_back(fmt::format("attainable.matmul.{}", product.name),
-                         2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / *seconds);
+  const double work = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  const auto add = [&](std::string_view name, std::optional<double> seconds) {
+    if (seconds) facts.emplace_back(fmt::format("attainable.matmul.{}", name), work / *seconds);
+  };
+  for (const Product& product : products()) add(product.name, seconds_of(device, n, product));
+  for (const BlockFormat& format : block_formats()) {
+    if (format.name == "mxfp8-e4m3") add("mxfp8", seconds_of(device, n, format));
+    if (format.name == "nvfp4") add("nvfp4", seconds_of(device, n, format));
   }
   return facts;
 }
@@ -160,17 +206,22 @@ const std::vector<MetricRow>& roofline_table() {
   static const std::vector<MetricRow> rows = {
       {"roofline.bytes", "B", Better::neither, Kind::information,
        "bytes of the operands of all operations of a training step, each counted once in each operation that uses it"},
+      {"roofline.flops", "FLOP", Better::neither, Kind::information,
+       "of the products of a training step, at the type that they multiply (f16-fp16-sums: with fp16 sums); a "
+       "multiply-add "
+       "is two"},
       {"roofline.intensity", "FLOP/B", Better::neither, Kind::information, "work.flops of a step / roofline.bytes"},
       {"roofline.share", "1", Better::neither, Kind::information,
-       "least seconds of a step / time.step; the least: the larger of work.flops / roofline.attainable_matmul and "
-       "roofline.bytes / roofline.attainable_copy. Above 1 if operands stay in caches; absent where products are "
-       "quantised or of several types"},
+       "least seconds of a step / time.step; the least: the larger of roofline.flops / roofline.attainable_matmul and "
+       "roofline.bytes / roofline.attainable_copy. Above 1 if operands stay in caches; absent where the rate of a type "
+       "is "
+       "not known"},
       {"roofline.attainable_copy", "B/s", Better::neither, Kind::information,
        "bytes read and written per second by a cast of f32 to f32 larger than the caches, best of several, once in a "
        "run"},
       {"roofline.attainable_matmul", "FLOP/s", Better::neither, Kind::information,
-       "of a large square matmul of the policy's type by the fastest row of the device, best of several, once in a "
-       "run"},
+       "of a large square matmul of the step's type by the fastest row of the device, best of several, once in a run; "
+       "of several types, the rate of all when each has its own"},
   };
   return rows;
 }
@@ -190,18 +241,15 @@ void add_roofline(Record& record, const AttainableRates::Rates& rates) {
     const auto found = std::ranges::find(rates, name, &std::pair<std::string, double>::first);
     return found == rates.end() ? 0.0 : found->second;
   };
-  const std::optional<std::string> product = product_of(record.policy);
-  if (!product) return;
-  const double copy = rate("attainable.copy"), matmul = rate("attainable.matmul." + *product);
-  if (copy <= 0 || (flops && matmul <= 0)) return;
+  double multiplied = 0;
+  const std::optional<double> of_products = seconds_of_products(record, rate, multiplied);
+  const double copy = rate("attainable.copy");
+  if (copy <= 0 || !of_products) return;
   FindingsWriter out(roofline_table());
   out.number("roofline.attainable_copy", "", copy);
-  double least = *bytes / copy;
-  if (flops) {
-    out.number("roofline.attainable_matmul", "", matmul);
-    out.number("roofline.intensity", "hot", *flops / *bytes);
-    least = std::max(least, *flops / matmul);
-  }
+  if (multiplied > 0) out.number("roofline.attainable_matmul", "", multiplied / *of_products);
+  if (flops) out.number("roofline.intensity", "hot", *flops / *bytes);
+  const double least = std::max(*bytes / copy, *of_products);
   out.number("roofline.share", "hot", least / *seconds);
   for (Measurement& one : out.take().measurements) record.measurements.push_back(std::move(one));
 }

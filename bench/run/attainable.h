@@ -12,6 +12,7 @@
 #include "accuracy/accuracy.h"
 #include "bench/namespaces.h"
 #include "kernels/tensor/device.h"
+#include "kernels/tensor/scaled.h"
 #include "kernels/tensor/tensor.h"
 #include "reports/record/report.h"
 
@@ -19,6 +20,9 @@ namespace halfmark::bench {
 
 // Writes `pattern`, whole elements, over the memory of a tensor again and again; the last one may be cut.
 void fill_repeatedly(Tensor& tensor, std::span<const unsigned char> pattern);
+
+// [rows, k] of random numbers in a block format; after 16 rows they repeat. k must be a multiple of the block.
+Scaled repeated_rows(Device& device, const BlockFormat& format, int64_t rows, int64_t k, uint64_t seed);
 
 // A cast of f32 to f32, each of so many bytes: what a device reads and writes per second if it only copies. Of random
 // numbers, not zeros: a GPU draws less power for zeros and then runs at a higher clock.
@@ -33,9 +37,10 @@ class LargeCopy {
 };
 
 // "attainable.copy": bytes read and written per second by a cast of f32 to f32 that is larger than the caches.
-// "attainable.matmul.f32", ".tf32", ".f16", ".bf16", ".f64": FLOP/s of a square matmul of these operands with fp32 sums (f64:
-// fp64 sums). The best of several runs each. Left out: what the device has no kernel for that computes in this type itself.
-// Takes less than a second. Empty for a simulated device, whose times are not valid.
+// "attainable.matmul.f32", ".tf32", ".f16", ".bf16", ".f64", ".f16-fp16-sums", ".fp8" (e4m3, fast accumulation), ".mxfp8",
+// ".nvfp4", types of kernels/ops/product_work.h: FLOP/s of a square matmul; of codes, the second operand is transposed. The
+// best of several runs each. Left out: what the device has no kernel for that computes in this type itself.
+// Takes about a second. Empty for a simulated device, whose times are not valid.
 std::vector<std::pair<std::string, double>> attainable_of(Device& device);
 
 // The metrics below; the throughput harness measures roofline.bytes.
@@ -52,7 +57,7 @@ class AttainableRates {
 };
 
 // Adds the rates, roofline.share and roofline.intensity to a record of the throughput harness, from its time.step at "hot" and
-// its work. Nothing if one of them is missing, or if a kernel emulates the arithmetic.
+// its products. Nothing if one of them is missing, or if a kernel emulates the arithmetic.
 void add_roofline(Record& record, const AttainableRates::Rates& rates);
 
 }  // namespace halfmark::bench

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/run/hot_steps.h"
+#include "bench/run/work.h"
 #include "kernels/devices.h"
 #include "kernels/tensor/tensor.h"
 
@@ -21,13 +23,13 @@ Measurement measured(const std::string& metric, const std::string& at, double va
   return one;
 }
 
-// A step of 6 GFLOP and 0.5 GB in 0.2 s.
-Record throughput_record(const std::string& policy) {
+// A step of 6 GFLOP in products of this type and 0.5 GB in 0.2 s.
+Record throughput_record(const std::string& type) {
   Record record;
-  record.harness = "throughput", record.device = "cpu", record.policy = policy;
-  record.measurements = {measured("time.step", "hot", 0.2), measured("time.step", "cold", 5),
+  record.harness = "throughput", record.device = "cpu", record.policy = "fp32";
+  record.measurements = {measured("time.step", "hot", 0.2),      measured("time.step", "cold", 5),
                          measured("work.flops", "forward", 2e9), measured("work.flops", "train", 6e9),
-                         measured("roofline.bytes", "hot", 5e8)};
+                         measured("roofline.bytes", "hot", 5e8), measured("roofline.flops", type, 6e9)};
   return record;
 }
 
@@ -42,17 +44,17 @@ double number(const Record& record, const std::string& metric) {
 }
 
 TEST(Attainable, TheShareIsThatOfTheSlowerOfProductsAndBytes) {
-  Record bound_by_products = throughput_record("fp32");
+  Record bound_by_products = throughput_record("f32");
   add_roofline(bound_by_products, rates(1e10, 6e10, 1e12));  // 0.1 s for products, 0.05 s for bytes
   EXPECT_DOUBLE_EQ(number(bound_by_products, "roofline.share"), 0.5);
   EXPECT_DOUBLE_EQ(number(bound_by_products, "roofline.intensity"), 12);
-  Record bound_by_bytes = throughput_record("fp16");
+  Record bound_by_bytes = throughput_record("f16");
   add_roofline(bound_by_bytes, rates(1e10, 6e10, 1e12));  // 0.006 s and 0.05 s
   EXPECT_DOUBLE_EQ(number(bound_by_bytes, "roofline.share"), 0.25);
 }
 
 TEST(Attainable, EmulatedArithmeticHasNoShare) {
-  Record record = throughput_record("fp16");
+  Record record = throughput_record("f16");
   record.kernels.push_back({"matmul", "forward", "f16,f16->f16", "upcast", "emulated", 1, {}});
   add_roofline(record, rates(1e10, 6e10, 1e12));
   EXPECT_EQ(number(record, "roofline.share"), -1);
@@ -60,14 +62,14 @@ TEST(Attainable, EmulatedArithmeticHasNoShare) {
 
 TEST(Attainable, WithoutTheRateOfItsTypeThereIsNoShare) {
   for (const auto& environment : {rates(1e10, 0, 1e12), rates(0, 6e10, 1e12), AttainableRates::Rates()}) {
-    Record record = throughput_record("fp32");
+    Record record = throughput_record("f32");
     add_roofline(record, environment);
     EXPECT_EQ(number(record, "roofline.share"), -1);
   }
   Record of_tf32 = throughput_record("tf32");
   add_roofline(of_tf32, rates(1e10, 6e10, 1e12));
   EXPECT_EQ(number(of_tf32, "roofline.share"), -1);
-  Record other = throughput_record("fp32");
+  Record other = throughput_record("f32");
   other.harness = "memory";
   add_roofline(other, rates(1e10, 6e10, 1e12));
   EXPECT_EQ(number(other, "roofline.share"), -1);
@@ -94,16 +96,51 @@ TEST(Attainable, APatternIsRepeatedToTheEnd) {
     }
 }
 
-TEST(Attainable, QuantisedProductsAndThoseOfSeveralTypesHaveNoShare) {
+// 6 GFLOP of f32 in 0.1 s, and 4 of fp8 in 0.004 s.
+TEST(Attainable, ProductsOfSeveralTypesAreEachComparedWithTheirOwnRate) {
+  Record record = throughput_record("f32");
+  record.measurements.push_back(measured("roofline.flops", "fp8", 4e9));
+  Record unknown = record;
   AttainableRates::Rates known = rates(1e10, 6e10, 1e12);
-  known.emplace_back("attainable.matmul.bf16", 1e12);
-  Record plain = throughput_record("amp-bf16");
-  add_roofline(plain, known);
-  EXPECT_GT(number(plain, "roofline.share"), 0);
-  for (const char* policy : {"fp8-delayed", "mxfp8", "nvfp4", "fp32+precision=fc1=fp16"}) {
-    Record record = throughput_record(policy);
-    add_roofline(record, known);
-    EXPECT_EQ(number(record, "roofline.share"), -1) << policy;
+  add_roofline(unknown, known);
+  EXPECT_EQ(number(unknown, "roofline.share"), -1);
+  known.emplace_back("attainable.matmul.fp8", 1e12);
+  add_roofline(record, known);
+  EXPECT_DOUBLE_EQ(number(record, "roofline.share"), 0.52);
+  EXPECT_DOUBLE_EQ(number(record, "roofline.attainable_matmul"), 10e9 / 0.104);
+}
+
+// FLOP of a step's products by their types: "bf16 4608 ".
+std::string products_of_step(const std::string& subject, const std::string& policy) {
+  TrialSpec spec;
+  spec.subject = &subject_named(subject), spec.policy = &policy_named(policy), spec.device = open_device("cpu");
+  Trial trial(spec);
+  trial.load_batch(0);
+  FindingsWriter out(roofline_table());
+  write_operands_of_step(trial, out);
+  std::string found;
+  for (const Measurement& one : out.take().measurements)
+    if (one.metric == "roofline.flops") found += one.at + " " + std::to_string(static_cast<int64_t>(one.value)) + " ";
+  return found;
+}
+
+// Forward, and the gradients of input and weights: three times the work of forward.
+TEST(Attainable, TheProductsOfAStepAreCountedByTheirTypes) {
+  const std::string mlp = std::to_string(2 * 8 * 3 * (16 * 24 + 24 * 24 + 24 * 10));
+  for (const auto& [policy, type] : std::map<std::string, std::string>{{"fp32", "f32"},
+                                                                       {"fp16", "f16"},
+                                                                       {"fp16-sum16", "f16-fp16-sums"},
+                                                                       {"amp-bf16", "bf16"},
+                                                                       {"mxfp8", "mxfp8"},
+                                                                       {"fp8-delayed", "fp8"},
+                                                                       {"tf32", "tf32"}})
+    EXPECT_EQ(products_of_step("mlp/b8_i16_h24_o10", policy), type + " " + mlp + " ") << policy;
+  // The transform of 16 numbers fills the depth of 8 of the weights' gradients with zeros.
+  EXPECT_EQ(products_of_step("mlp/b8_i16_h24_o10", "nvfp4"),
+            "nvfp4 " + std::to_string(2 * 8 * (2 + 2) * (16 * 24 + 24 * 24 + 24 * 10)) + " ");
+  for (const char* subject : {"conv2d/b2_c4_o8_s6_k3_g2", "attention/b2_h2_t6_d8", "convtranspose2d/b2_c3_o4_s5_k3"}) {
+    const auto flops = static_cast<int64_t>(work_of(subject_named(subject)).step_flops);
+    EXPECT_EQ(products_of_step(subject, "fp32"), "f32 " + std::to_string(flops) + " ") << subject;
   }
 }
 
@@ -112,6 +149,26 @@ TEST(Attainable, TheCopyReadsAndWritesItsBytes) {
   LargeCopy copy(*cpu, 4096);
   EXPECT_EQ(copy.bytes(), 8192);
   copy.run();
+}
+
+// Products of formats with scales: no zeros, and no two rows of a period alike.
+TEST(Attainable, RowsInABlockFormatRepeat) {
+  const auto cpu = open_device("cpu");
+  constexpr int64_t kDepth = 64, kPeriod = 16;
+  for (const BlockFormat& format : block_formats())
+    for (const int64_t rows : {int64_t{5}, int64_t{40}}) {
+      const Scaled matrix = repeated_rows(*cpu, format, rows, kDepth, 1);
+      ASSERT_EQ(matrix.rows(), rows);
+      const std::vector<double> values = matrix.values();
+      const auto row = [&](int64_t i) {
+        return std::vector<double>(values.begin() + i * kDepth, values.begin() + (i + 1) * kDepth);
+      };
+      EXPECT_NE(row(0), row(1)) << format.name;
+      for (int64_t i = kPeriod; i < rows; ++i) EXPECT_EQ(row(i), row(i - kPeriod)) << format.name << " row " << i;
+      double squares = 0;
+      for (const double value : values) squares += value * value;
+      EXPECT_NEAR(squares / static_cast<double>(values.size()), 1, 0.3) << format.name;
+    }
 }
 
 TEST(Attainable, IsMeasuredOnHardwareOnly) {

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "bench/run/contention.h"
 #include "bench/run/device_meter.h"
@@ -30,10 +32,16 @@ std::vector<int64_t> random_pads(std::mt19937_64& random) {
   return pads;
 }
 
-void write_bytes(const KernelLog& log, FindingsWriter& out) {
+void write_operands(const KernelLog& log, FindingsWriter& out) {
   double bytes = 0;
-  for (const LoggedKernel& one : log.entries()) bytes += static_cast<double>(one.read + one.written);
+  std::map<std::string, double> flops;
+  for (const LoggedKernel& one : log.entries()) {
+    bytes += static_cast<double>(one.read + one.written);
+    for (const auto& [type, count] : one.flops) flops[type] += count;
+  }
   out.number("roofline.bytes", "hot", bytes);
+  for (const auto& [type, count] : flops)
+    if (count > 0) out.number("roofline.flops", type, count);
 }
 
 double host_seconds(TimedStep& step, Device& device) {
@@ -76,10 +84,10 @@ void write_time_of_device(TimedStep& step, Device& device, FindingsWriter& out) 
 
 }  // namespace
 
-void write_bytes_of_step(Trial& trial, FindingsWriter& out) {
+void write_operands_of_step(Trial& trial, FindingsWriter& out) {
   const KernelLog log;
   launch_step(trial);
-  write_bytes(log, out);
+  write_operands(log, out);
 }
 
 std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
@@ -88,7 +96,7 @@ std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
   const bool is_baseline = spec.policy->name == kBaseline;
   const KernelLog own;
   launch_step(trial);
-  write_bytes(own, out);
+  write_operands(own, out);
   const LogPause pause;  // the kernels below are not those of this policy, or are logged already
   Trial again(spec);
   std::optional<Trial> baseline;

@@ -8,8 +8,8 @@
 
 namespace halfmark::bench {
 
-// roofline.bytes: what the operations of a step read and write. Takes a step.
-void write_bytes_of_step(Trial& trial, FindingsWriter& out);
+// roofline.bytes and roofline.flops: what the operations of a step read and write, and multiply. Takes a step.
+void write_operands_of_step(Trial& trial, FindingsWriter& out);
 
 // The steps of this policy, of a second trial of it (the control) and of fp32 in turn; of graphs also the same step launched
 // kernel by kernel. Writes the ratios between them and under which conditions they were timed. Returns the seconds of this

@@ -190,7 +190,7 @@ Findings measure_throughput(const TrialSpec& given) {
       write_stop(out, at + "/evaluation", loops.evaluation, rule.target);
       write_stop(out, at + "/phases", loops.phases, rule.target);
     }
-    if (emulated) write_bytes_of_step(trial, out);
+    if (emulated) write_operands_of_step(trial, out);
     const std::vector<double> steps = cold || emulated ? loops.phases.samples : time_hot_steps(trial, out);
     write_samples(out, "time.step", at, steps);
     write_samples(out, "throughput.step", at, rates(batch, steps));

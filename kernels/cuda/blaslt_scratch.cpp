@@ -1,6 +1,7 @@
 #include "kernels/cuda/blaslt_scratch.h"
 
 #include <cmath>
+#include <cstdint>
 
 namespace halfmark::kernels::cuda {
 namespace {

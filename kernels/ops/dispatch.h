@@ -11,6 +11,7 @@
 
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
+#include "kernels/ops/product_work.h"
 #include "kernels/tensor/memory.h"
 
 namespace halfmark::kernels {
@@ -146,6 +147,7 @@ const Choice& choice_for(Device& device, const Op& op) {
   BytesVisitor bytes;
   op.visit(bytes);
   LoggedKernel what{std::string(Op::name), "", dtypes_of(op), "", Speed::real, 0, {}, bytes.read, bytes.written};
+  if (const ProductWork work = product_work(op); !work.type.empty()) what.flops.emplace(work.type, work.flops);
   for (const Kernel<Op>& kernel : device.kernels().template of<Op>()) {
     if (const Refusal refusal = kernel.refuses(device, op)) {
       Dispatch::refused(what, kernel.name, *refusal);

@@ -49,7 +49,9 @@ std::vector<LoggedKernel> KernelLog::entries() const {
     LoggedKernel entry = count.what;
     entry.phase = count.phase;
     entry.calls = count.calls;
-    entry.read *= count.nested ? 0 : count.calls, entry.written *= count.nested ? 0 : count.calls;
+    const uint64_t counted = count.nested ? 0 : count.calls;
+    entry.read *= counted, entry.written *= counted;
+    for (auto& [type, flops] : entry.flops) flops *= static_cast<double>(counted);
     const auto same = std::find_if(merged.begin(), merged.end(), [&](const LoggedKernel& m) {
       return m.operation == entry.operation && m.phase == entry.phase && m.dtypes == entry.dtypes && m.row == entry.row;
     });
@@ -59,6 +61,7 @@ std::vector<LoggedKernel> KernelLog::entries() const {
     }
     same->calls += entry.calls;
     same->read += entry.read, same->written += entry.written;
+    for (const auto& [type, flops] : entry.flops) same->flops[type] += flops;
     const auto add_new = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
       for (const std::string& one : from)
         if (std::find(to.begin(), to.end(), one) == to.end()) to.push_back(one);

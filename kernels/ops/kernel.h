@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -80,7 +81,8 @@ struct LoggedKernel {
   // Bytes of the operands of all calls, each counted once in each direction that it goes. What a row moves besides, by
   // operations of its own too, and what a cache saves, is not in it.
   uint64_t read = 0, written = 0;
-  std::vector<std::string> choices{};  // Kernel::choice, of each different operation
+  std::map<std::string, double> flops{};  // of products, by their type (product_work.h); otherwise as the bytes
+  std::vector<std::string> choices{};     // Kernel::choice, of each different operation
 };
 
 class KernelLog {
