@@ -11,6 +11,7 @@
 
 #include "bench/run/contention.h"
 #include "bench/run/device_meter.h"
+#include "bench/run/operation_seconds.h"
 #include "bench/run/planted_slow_down.h"
 #include "bench/run/step_energy.h"
 #include "bench/run/time_in_turn.h"
@@ -144,7 +145,7 @@ std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
     out.number("device.energy", "hot", energy->joules / static_cast<double>(energy->steps));
     out.number("device.power", "hot", energy->joules / energy->seconds);
   }
-  if (!graph) write_time_of_device(steps[0], trial.device(), out);
+  if (!graph) write_time_of_device(steps[0], trial.device(), out), write_operation_seconds(trial, out);
   if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
   write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
   if (separate) write_ratio(out, "speedup.fused", found.log_ratios(kinds.size() - 1, 0), 0.95);

@@ -1,4 +1,5 @@
 // The memory harness.
+#include <cmath>
 #include <functional>
 #include <map>
 #include <string>
@@ -38,6 +39,12 @@ const std::vector<MetricRow>& memory_table() {
          "bytes of purpose saved after forward and loss: what backward needs"},
         {"memory.slope", "B", Better::lower, Kind::exact,
          "growth of the allocated bytes per step, measured after each step; more than 0 is a leak"},
+        {"memory.pool", "B", Better::lower, Kind::information,
+         "on a GPU, after the last step: bytes allocated for tensors and scratch, with blocks that are kept for reuse"},
+        {"memory.beside", "B", Better::lower, Kind::information,
+         "on a GPU, then: bytes of the process beside what its devices allocated, for context, code and libraries; "
+         "absent "
+         "where NVML does not tell or other processes use the GPU"},
         {"memory.predicted", "B", Better::lower, Kind::information,
          "memory.tensors at train, computed from shapes, dtypes, cast rules, optimizer and batch: the largest sum of "
          "weights, master copies, gradients, optimizer state, running statistics, batch, copies of weights, what the "
@@ -126,6 +133,10 @@ Findings measure_memory(const TrialSpec& given) {
   const int steps = std::stoi(axis_value(memory_harness(), given, "steps"));
   for (int i = 0; i < steps; ++i) step();
   out.number("memory.slope", "", (static_cast<double>(ledger.live().total) - before) / steps);
+  if (const auto process = spec.device->process_memory()) {
+    out.number("memory.pool", "", process->pool);
+    if (!std::isnan(process->beside)) out.number("memory.beside", "", process->beside);
+  }
   return out.take();
 }
 

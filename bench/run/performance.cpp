@@ -15,6 +15,7 @@
 #include "bench/run/attainable.h"
 #include "bench/run/device_meter.h"
 #include "bench/run/hot_steps.h"
+#include "bench/run/operation_seconds.h"
 #include "bench/run/timed_step.h"
 #include "bench/run/timing.h"
 #include "bench/run/warm_up.h"
@@ -30,6 +31,7 @@ namespace halfmark::bench {
 namespace {
 
 std::vector<MetricRow> with_others(std::vector<MetricRow> rows) {
+  rows.insert(rows.end(), operation_table().begin(), operation_table().end());
   rows.insert(rows.end(), roofline_table().begin(), roofline_table().end());
   rows.insert(rows.end(), device_table().begin(), device_table().end());
   rows.push_back(accuracy::images_row());

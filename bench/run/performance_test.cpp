@@ -118,6 +118,32 @@ TEST(Throughput, TimesAStepWithoutGapsForLaunches) {
   for (const Record* one : {&graph, &cpu}) EXPECT_EQ(find(*one, "timing.device_covered", "hot"), nullptr) << one->id;
 }
 
+// Between whose marks a millisecond passes.
+class MarkingDevice : public PausingDevice {
+ public:
+  using PausingDevice::PausingDevice;
+  std::unique_ptr<kernels::TimeMarks> time_marks() override { return std::make_unique<Marks>(); }
+
+ private:
+  struct Marks : kernels::TimeMarks {
+    size_t mark() override { return count++; }
+    double seconds(size_t from, size_t to) override { return 1e-3 * static_cast<double>(to - from); }
+    size_t count = 0;
+  };
+};
+
+// A linear layer has three products. Where a pause does not cover the launches, gaps would be among the times.
+TEST(Throughput, DividesAStepBetweenItsOperations) {
+  const std::string id = "linear/b512_i512_o512/cpu/amp-bf16/throughput";
+  const Record record = run_case(case_of(id), std::make_shared<MarkingDevice>(), 0);
+  EXPECT_NEAR(at(record, "time.operation", "matmul").value, 3e-3, 1e-12);
+  EXPECT_GE(at(record, "time.operation", "cast").value, 1e-3);
+  const Record waits = run_case(case_of(id), std::make_shared<MarkingDevice>(true), 0);
+  EXPECT_EQ(find(waits, "time.operation", "matmul"), nullptr);
+  const Record cpu = record_of(id);
+  EXPECT_GT(at(cpu, "time.operation", "matmul").value, 0);
+}
+
 TEST(Throughput, TimesAGraphAgainstTheLaunchesOfTheSameStep) {
   for (const char* policy : {"fp32", "tf32", "fp32+scaler=torch:1024"}) {
     const auto device = std::make_shared<LaunchCostDevice>();

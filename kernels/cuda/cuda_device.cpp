@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "kernels/cuda/cublas.h"
+#include "kernels/cuda/gpu_use.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/recorded_graph.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/time_marks.h"
 #include "kernels/cuda/value_reader.h"
 
 namespace halfmark::kernels::cuda {
@@ -107,6 +109,7 @@ void CudaDevice::open() {
   cudaDeviceProp properties;
   HM_CUDA(cudaGetDeviceProperties(&properties, index_));
   nvml_ = std::make_unique<Nvml>(uuid_text(properties.uuid.bytes));
+  GpuUse::of(index_).opens(*nvml_);
   activate();
   compute_capability_ =
       10 * attribute(index_, cudaDevAttrComputeCapabilityMajor) + attribute(index_, cudaDevAttrComputeCapabilityMinor);
@@ -137,7 +140,7 @@ void CudaDevice::close() noexcept {
   if (stream_) cudaStreamSynchronize(stream_);
   if (cublas) cublas->close();
   release_cached();
-  if (eviction_) cudaFree(eviction_);
+  if (eviction_) cudaFree(eviction_), GpuUse::of(index_).gives_back(eviction_bytes_);
   if (cudnn_) cudnnDestroy(cudnn_);
   if (blaslt_) cublasLtDestroy(blaslt_);
   if (start_) cudaEventDestroy(start_);
@@ -163,6 +166,7 @@ std::string CudaDevice::lost() {
 // new process. Its memory is given back for such processes.
 void CudaDevice::end_context(const std::string& failure) {
   lost_ = failure;
+  GpuUse::of(index_).loses_context();
   (void)cudaDeviceReset();
   (void)cudaGetLastError();
 }
@@ -228,6 +232,7 @@ void* CudaDevice::new_block(size_t size) {
     return nullptr;
   }
   check(status, "cudaMalloc");
+  GpuUse::of(index_).takes(size);
   return memory;
 }
 
@@ -245,6 +250,7 @@ void CudaDevice::release(void* memory, size_t) noexcept {
 void CudaDevice::release_cached() noexcept {
   for (const auto& [size, memory] : free_) {
     cudaFree(memory);
+    GpuUse::of(index_).gives_back(size);
     block_sizes_.erase(memory);
   }
   free_.clear();
@@ -346,6 +352,17 @@ std::unique_ptr<RecordedWork> CudaDevice::record(const std::function<void()>& wo
 std::unique_ptr<ValueReader> CudaDevice::value_reader() {
   return std::make_unique<CudaValueReader>(
       CudaValueReader::Owner{stream_, [this] { activate(); }, [this] { return !lost_.empty(); }});
+}
+
+std::unique_ptr<TimeMarks> CudaDevice::time_marks() {
+  return std::make_unique<CudaTimeMarks>(
+      CudaTimeMarks::Owner{stream_, [this] { activate(); }, [this] { return !lost_.empty(); }});
+}
+
+std::optional<ProcessMemory> CudaDevice::process_memory() {
+  double pool = 0;
+  for (const auto& [memory, bytes] : block_sizes_) pool += static_cast<double>(bytes);
+  return ProcessMemory{pool, GpuUse::of(index_).beside_devices(*nvml_)};
 }
 
 bool CudaDevice::take_back(RecordedGraph& graph) noexcept {

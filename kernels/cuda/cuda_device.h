@@ -46,6 +46,8 @@ class CudaDevice : public Device {
   Layout image_layout(DType dtype) const override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
   std::unique_ptr<ValueReader> value_reader() override;
+  std::unique_ptr<TimeMarks> time_marks() override;
+  std::optional<ProcessMemory> process_memory() override;
   std::string lost() override;
   std::optional<DeviceState> state() override;
 

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/gpu_testing.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/operation_times.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
 
@@ -315,6 +317,38 @@ TEST_F(Gpu, WorkAfterAPauseHasATimeOnlyIfItWasEnqueuedMeanwhile) {
   EXPECT_FALSE(gpu().time_after_pause(0.0001, [&] { run(relu), gpu().synchronize(); }));
   run(relu);
   EXPECT_EQ(out.values(), std::vector<double>(64, 0.0));
+}
+
+// An operation's kernels lie between its marks, and the marks of another one behind them.
+TEST_F(Gpu, EachOperationOfAPieceOfWorkHasATime) {
+  const Tensor x = Tensor::zeros(gpu(), {64, 64}, DType::f32);
+  Tensor out(gpu(), {64, 64}, DType::f32), narrow(gpu(), {64, 64}, DType::f16);
+  const auto work = [&] {
+    run(Matmul{.a = x, .b = x, .out = out});
+    for (int i = 0; i < 3; ++i) run(Cast{.x = out, .out = narrow});
+  };
+  work();
+  const OperationTimes times(gpu());
+  const double all = gpu().time(work);
+  const std::vector<OperationTimes::Time> found = times.times();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].operation, "matmul");
+  EXPECT_EQ(found[0].calls, 1u);
+  EXPECT_EQ(found[1].operation, "cast");
+  EXPECT_EQ(found[1].calls, 3u);
+  EXPECT_GE(found[0].seconds, 0);
+  EXPECT_GE(found[1].seconds, 0);
+  EXPECT_LE(found[0].seconds + found[1].seconds, all * (1 + 1e-6));
+}
+
+TEST_F(Gpu, BlocksOfAllTensorsAreInThePool) {
+  const std::optional<ProcessMemory> before = gpu().process_memory();
+  ASSERT_TRUE(before);
+  {
+    const Tensor x = Tensor::zeros(gpu(), {int64_t{3} << 20}, DType::f32);
+    EXPECT_GE(gpu().process_memory()->pool, before->pool + 12e6);
+  }
+  EXPECT_GE(gpu().process_memory()->pool, before->pool + 12e6) << "kept for reuse";
 }
 
 TEST_F(Gpu, TimeGrowsWithTheWork) {

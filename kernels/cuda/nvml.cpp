@@ -70,6 +70,11 @@ unsigned parent_of(unsigned process) {
   return static_cast<unsigned>(std::strtoul(line.c_str() + name_end + 4, nullptr, 10));
 }
 
+struct UsedMemory {  // nvmlMemory_v2_t
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+
 // The processes above this one that run the same program: with --isolate and --processes they have started this process
 // and wait for it. They keep their context, and compute nothing.
 std::set<unsigned> waiting_parents() {
@@ -112,6 +117,14 @@ double Nvml::number(const char* function, Arguments... arguments) const {
   T value = 0;
   const int status = call(function, gpu_, arguments..., &value);
   return status == kNvmlSuccess ? static_cast<double>(value) : DeviceState::kUnknown;
+}
+
+double Nvml::used_memory() const {
+  if (!instance_) return DeviceState::kUnknown;
+  UsedMemory memory{};
+  memory.version = sizeof memory | 2u << 24;  // NVML_STRUCT_VERSION
+  const int status = call("nvmlDeviceGetMemoryInfo_v2", instance_, &memory);
+  return status == kNvmlSuccess ? static_cast<double>(memory.used) : DeviceState::kUnknown;
 }
 
 std::string Nvml::failure(const char* function, int status) const {

@@ -30,6 +30,7 @@ class Nvml {
   // UUID, MIG and power limit, which stay the same while programs run; if NVML is absent, the reason as "nvml".
   std::vector<std::pair<std::string, std::string>> facts() const;
   DeviceState state() const;
+  double used_memory() const;  // bytes in use on the GPU or the MIG instance, by whom ever; NaN: it does not tell
 
   // To be called when this process has made its context, the object having been made before that. In a container NVML
   // may number processes as the host does. The process that appeared in between is then this one.

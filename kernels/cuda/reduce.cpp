@@ -1,10 +1,14 @@
-// Rows of batch norm, alone and with ReLU, the bias gradient and the softmax loss; their kernels are in reduce.cu.
+// Rows of batch norm, alone and with ReLU, the bias gradient and the softmax loss; their kernels are in reduce.cu. A second
+// row of batch norm adds in the order of n, h, w and rounds each sum to a chosen format (in_order.cu).
 //
 // cuDNN's batch norm is not used: it stores 1 / sqrt(variance + epsilon), but the operation returns the variance, and
 // computing one from the other loses digits.
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <string>
 
+#include "kernels/cuda/launch_in_order.h"
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {
@@ -57,6 +61,30 @@ void batch_norm(Device& device, const BatchNorm& op) {
   const BatchNormArrays arrays{array(op.x),    array(op.scale),    array(op.shift),        array(op.out),
                                array(op.mean), array(op.variance), array(op.running_mean), array(op.running_variance)};
   launch_batch_norm(cuda.stream(), c, wide, memory.data(), arrays, op.momentum, op.epsilon);
+}
+
+// fp64 unless another format is chosen. Nothing: the kernel does not round to it.
+std::optional<DType> dtype_of_sums(const BatchNorm& op) {
+  const Format& format = op.accumulate ? *op.accumulate : kFp64;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    if (format == format_of(dtype)) return dtype;
+  return {};
+}
+
+Refusal batch_norm_in_order_refuses(const Device&, const BatchNorm& op) {
+  if (!dtype_of_sums(op)) return "its sums are in f16, bf16, f32 or f64, not " + std::string(op.accumulate->name);
+  return refuses_channels({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
+                          {&op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
+}
+void batch_norm_in_order(Device& device, const BatchNorm& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  op.mean.materialize(Layout::plain), op.variance.materialize(Layout::plain);
+  const Channels c = channels(op.x);
+  Tensor memory = scratch(cuda, channel_scratch_elements(c), true);
+  const BatchNormArrays arrays{array(op.x),    array(op.scale),    array(op.shift),        array(op.out),
+                               array(op.mean), array(op.variance), array(op.running_mean), array(op.running_variance)};
+  launch_batch_norm_in_order(cuda.stream(), c, *dtype_of_sums(op), memory.data(), arrays, op.momentum, op.epsilon);
 }
 
 Refusal inference_refuses(const Device&, const BatchNormInference& op) {
@@ -170,6 +198,7 @@ void softmax(Device& device, const SoftmaxCrossEntropy& op) {
 void add_reduce_rows(KernelTable& table) {
   table.of<BiasGradient>().push_back({"cuda", Speed::real, bias_gradient_refuses, bias_gradient});
   table.of<BatchNorm>().push_back({"cuda", Speed::real, batch_norm_refuses, batch_norm});
+  table.of<BatchNorm>().push_back({"cuda-direct", Speed::emulated, batch_norm_in_order_refuses, batch_norm_in_order});
   table.of<BatchNormInference>().push_back({"cuda", Speed::real, inference_refuses, inference});
   table.of<BatchNormBackward>().push_back({"cuda", Speed::real, backward_refuses, backward});
   table.of<BatchNormInferenceBackward>().push_back(

@@ -1,10 +1,14 @@
 // The non-template parts of run(op).
 #include "kernels/ops/dispatch.h"
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "kernels/ops/operation_times.h"
 
 namespace halfmark::kernels {
 
@@ -12,6 +16,9 @@ void Dispatch::log(const void* choice, const LoggedKernel& what, Repeats repeats
   KernelLog::count(choice, what);
   RepeatsWatch::see(repeats);
 }
+
+std::optional<size_t> Dispatch::begin_time(const Device& device) { return OperationTimes::begin(device); }
+void Dispatch::end_time(std::string_view operation, size_t begin) { OperationTimes::end(operation, begin); }
 
 ops_detail::DispatchState& Dispatch::state(Device& device) {
   if (!device.dispatch) device.dispatch = std::make_shared<ops_detail::DispatchState>();

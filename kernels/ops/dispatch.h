@@ -2,7 +2,9 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -108,6 +110,8 @@ struct DispatchState : Operations::OfEach<ChoicesOf> {};
 
 // The non-template parts; see dispatch.cpp.
 struct Dispatch {
+  static std::optional<size_t> begin_time(const Device& device);  // for OperationTimes, if there is one
+  static void end_time(std::string_view operation, size_t begin);
   static void log(const void* choice, const LoggedKernel& what, Repeats repeats);
   static ops_detail::DispatchState& state(Device& device);
   static const ops_detail::Choice* known(const ops_detail::Choices& choices, const Signature& signature);
@@ -176,13 +180,16 @@ void run_with(const Kernel<Op>& kernel, const Op& op) {
 
 template <Operation Op>
 void run(const Op& op) {
-  const ops_detail::Choice& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
+  Device& device = ops_detail::device_of(op);
+  const ops_detail::Choice& choice = ops_detail::choice_for(device, op);
   const Kernel<Op>& kernel = ops_detail::kernel_of<Op>(choice);
+  const std::optional<size_t> begin = Dispatch::begin_time(device);
   {
     const EmulationScope scope(choice.what.speed == Speed::emulated);
     const RowScope row;
     run_with(kernel, op);
   }
+  if (begin) Dispatch::end_time(Op::name, *begin);
   Dispatch::log(&choice, choice.what, kernel.repeats);
 }
 

@@ -31,6 +31,7 @@ thread_local int rows_now = 0;
 
 RowScope::RowScope() { ++rows_now; }
 RowScope::~RowScope() { --rows_now; }
+bool RowScope::is_inside() { return rows_now > 0; }
 KernelLog::KernelLog() : outer_(log_now) { log_now = this; }
 KernelLog::~KernelLog() { log_now = outer_; }
 RepeatsWatch::RepeatsWatch() : outer_(watch_now) { watch_now = this; }

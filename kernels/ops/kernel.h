@@ -117,6 +117,7 @@ class RowScope {
  public:
   RowScope();
   ~RowScope();
+  static bool is_inside();  // in this thread
   RowScope(const RowScope&) = delete;
   RowScope& operator=(const RowScope&) = delete;
 };

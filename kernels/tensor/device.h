@@ -48,6 +48,23 @@ class ValueReader {
   virtual float wait() = 0;                       // for the last enqueued copy, then its value
 };
 
+// Points in the work of a device, between its kernels.
+class TimeMarks {
+ public:
+  virtual ~TimeMarks() = default;
+  TimeMarks() = default;
+  TimeMarks(const TimeMarks&) = delete;
+  TimeMarks& operator=(const TimeMarks&) = delete;
+  virtual size_t mark() = 0;                           // behind what is enqueued; its number, from 0
+  virtual double seconds(size_t from, size_t to) = 0;  // between two marks; waits for the later one
+};
+
+// What a process has on a GPU, in bytes.
+struct ProcessMemory {
+  double pool = 0;                        // allocated for tensors, blocks that are kept for reuse included
+  double beside = DeviceState::kUnknown;  // context, code and libraries; NaN: not known
+};
+
 // Not thread-safe: one thread at a time uses a device. Its kernels may use many threads internally.
 class Device {
  public:
@@ -86,10 +103,14 @@ class Device {
   // The same without gaps for launches: the device first idles for `pause` seconds, a second at most. Nothing: the host did
   // not enqueue all of `work` meanwhile, or it runs the kernels itself, as on a CPU.
   virtual std::optional<double> time_after_pause(double pause, const std::function<void()>& work);
-  virtual void evict_caches() = 0;  // so that the next kernel reads from memory
+  virtual std::unique_ptr<TimeMarks> time_marks();  // destroyed before the device; not for work that is recorded
+  virtual void evict_caches() = 0;                  // so that the next kernel reads from memory
 
   // Its clocks, temperature, power and what slows it down, now. Nothing: it does not tell, as a CPU or a GPU without NVML.
   virtual std::optional<DeviceState> state() { return std::nullopt; }
+
+  // Nothing: its memory is the host's.
+  virtual std::optional<ProcessMemory> process_memory() { return std::nullopt; }
 
   // Records the kernels that `work` enqueues, with their memory, instead of running them (CUDA graphs). They may then run
   // any number of times with one call; until the result is destroyed the memory that `work` releases is not reused. What

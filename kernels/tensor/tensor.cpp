@@ -1,6 +1,7 @@
 #include "kernels/tensor/tensor.h"
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -76,6 +77,24 @@ class ReadAtOnce : public ValueReader {
   float value_ = 0;
 };
 }  // namespace
+
+namespace {
+class HostMarks : public TimeMarks {
+ public:
+  size_t mark() override {
+    marks_.push_back(std::chrono::steady_clock::now());
+    return marks_.size() - 1;
+  }
+  double seconds(size_t from, size_t to) override {
+    return std::chrono::duration<double>(marks_.at(to) - marks_.at(from)).count();
+  }
+
+ private:
+  std::vector<std::chrono::steady_clock::time_point> marks_;
+};
+}  // namespace
+
+std::unique_ptr<TimeMarks> Device::time_marks() { return std::make_unique<HostMarks>(); }
 
 std::unique_ptr<ValueReader> Device::value_reader() { return std::make_unique<ReadAtOnce>(); }
 

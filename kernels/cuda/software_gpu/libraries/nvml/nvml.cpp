@@ -62,6 +62,7 @@ constexpr Number kNumbers[] = {
     {"processes", 0},  // of others: 100000, 100001, ...
     {"own", 0},        // the number by which the process that asks is listed too; 0: it is not
     {"mig", 0},
+    {"memory_used", 0},  // bytes
 };
 constexpr uint64_t kNone = ~uint64_t{0};  // not supported
 
@@ -287,9 +288,11 @@ int nvmlDeviceGetMigMode(const void* device, unsigned* current, unsigned* pendin
 int nvmlDeviceGetMemoryInfo_v2(const void* device, Memory* memory) {
   HM_CALLED("nvmlDeviceGetMemoryInfo_v2");
   if (!initialised) return kUninitialized;
-  if (!is_device(device) || !memory) return kInvalid;
+  if ((!is_device(device) && !is_instance(device)) || !memory) return kInvalid;
   if (memory->version != (sizeof(Memory) | 2u << 24)) return kVersionMismatch;  // NVML_STRUCT_VERSION
-  memory->total = 8ull << 30, memory->reserved = memory->used = 0, memory->free = memory->total;
+  const uint64_t used = number("memory_used");
+  if (used == kNone) return kNotSupported;
+  memory->total = 8ull << 30, memory->reserved = 0, memory->used = used, memory->free = memory->total - used;
   return kSuccess;
 }
 // With room for none, null is allowed: the number is wanted.
