@@ -1,7 +1,4 @@
 // Rows of batch norm, alone and with ReLU, the bias gradient and the softmax loss; their kernels are in reduce.cu.
-//
-// cuDNN's batch norm is not used: it stores 1 / sqrt(variance + epsilon), but the operation returns the variance, and
-// computing one from the other loses digits.
 #include <cstdint>
 #include <initializer_list>
 

@@ -44,6 +44,10 @@ std::vector<FormulaTensor> memory_of(const Formula& formula);  // each tensor wi
 bool has_attention_engine(const Formula& formula, int architecture);
 size_t attention_workspace(const Formula& formula);  // bytes
 
+// The values of a tensor with memory, or of a number on the host, in the order of the axes; throws Fault.
+std::vector<double> read_tensor(const FormulaTensor& tensor, const void* memory);
+void write_tensor(const FormulaTensor& tensor, void* memory, const std::vector<double>& values);
+
 // As enqueued work; throws Fault. `pointers`: of memory_of(), by id. `is_faulty`: with the faults that tests plant.
 void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, bool is_faulty);
 
