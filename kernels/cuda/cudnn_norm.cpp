@@ -3,7 +3,7 @@
 //
 // cuDNN keeps 1 / sqrt(variance + epsilon) of a batch, from which the variance of a channel whose values are nearly alike
 // cannot be had. It is therefore taken from cuDNN's running variance: with a momentum of 1 that is the unbiased variance of
-// the batch alone.
+// the batch alone. With constant statistics a graph of pointwise operations computes it.
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -173,6 +173,28 @@ void batch_backward(Device& device, const BatchNormBackward& op) {
   plan.run(cuda, operands_of(op, dy, inverse_deviations(cuda, op)));
 }
 
+NormProblem norm_problem(const BatchNormInference& op) {
+  NormProblem p = batch_norm_problem(op, false);
+  p.kind = NormKind::constant;
+  return p;
+}
+Refusal constant_refuses(const Device& device, const BatchNormInference& op) {
+  if (Refusal r = other_norm_dtypes({&op.x, &op.out}, {&op.scale, &op.shift}, {})) return r;
+  for (const Tensor* one : {&op.running_mean, &op.running_variance})
+    if (one->dtype() != op.scale.dtype()) return "takes scale and statistics of one dtype";
+  if (Refusal r = not_indexable({&op.x})) return r;
+  if (Refusal r = not_readable({&op.x})) return r;
+  if (Refusal r = not_plain({&op.scale, &op.shift, &op.running_mean, &op.running_variance})) return r;
+  if (Refusal r = not_alike({&op.x, &op.out})) return r;
+  return no_norm_plan(device, norm_problem(op));
+}
+void constant_forward(Device& device, const BatchNormInference& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  const auto epsilon = static_cast<float>(op.epsilon);
+  usable_norm_plan(cuda, norm_problem(op)).run(cuda, operands_of(op, epsilon));
+}
+
 template <class Op>
 std::string norm_choice(const Device& device, const Op& op) {
   return norm_plan(of(device), norm_problem(op)).choice();
@@ -184,6 +206,7 @@ void add_cudnn_norm_rows(KernelTable& table, const CudaDevice& device) {
   add_compared_row<NormalizeRows>(table, rows_refuses, rows_forward, norm_choice<NormalizeRows>);
   add_compared_row<NormalizeRowsBackward>(table, rows_backward_refuses, rows_backward,
                                           norm_choice<NormalizeRowsBackward>);
+  add_compared_row<BatchNormInference>(table, constant_refuses, constant_forward, norm_choice<BatchNormInference>);
   if (device.compute_capability() < 80) return;  // no engine has batch norm there
   add_compared_row<BatchNorm>(table, batch_refuses, batch_forward, norm_choice<BatchNorm>);
   add_compared_row<BatchNormBackward>(table, batch_backward_refuses, batch_backward, norm_choice<BatchNormBackward>);

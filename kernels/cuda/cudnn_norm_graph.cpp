@@ -92,9 +92,71 @@ void build_norm_backward(NormBuilder& b, const NormProblem& p) {
   b.parameter(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, norm_ids::kDshift);
 }
 
+// With constant statistics, as pointwise operations in fp32: cuDNN has no engine for the norm itself.
+class ConstantNorm {
+ public:
+  explicit ConstantNorm(const NormProblem& problem) : p_(problem), columns_{1, p_.x[1], 1, 1} {}
+
+  CudnnGraph finish(const CudnnTarget& target) {
+    const size_t inverse =
+        apply(CUDNN_POINTWISE_RSQRT, {apply(CUDNN_POINTWISE_ADD, {column(norm_ids::kVariance), epsilon()}, columns_)},
+              columns_);
+    const size_t deviation = apply(CUDNN_POINTWISE_SUB, {image(norm_ids::kX), column(norm_ids::kMean)}, p_.x);
+    const size_t hat = apply(CUDNN_POINTWISE_MUL, {deviation, inverse}, p_.x);
+    const size_t scaled = apply(CUDNN_POINTWISE_MUL, {hat, column(norm_ids::kScale)}, p_.x);
+    apply_into(CUDNN_POINTWISE_ADD, {scaled, column(norm_ids::kShift)}, image(norm_ids::kOut));
+    CudnnDescriptor graph = cudnn_graph(target, operations_);
+    return {std::move(parts_), std::move(operations_), std::move(graph)};
+  }
+
+ private:
+  // A tensor of the graph is the index of its descriptor.
+  size_t image(int64_t id) { return memory(id, p_.dtype, p_.x, p_.last); }
+  size_t column(int64_t id) { return memory(id, p_.parameters, columns_, true); }
+  size_t memory(int64_t id, DType dtype, const CudnnExtents& extents, bool last) {
+    const auto bytes = static_cast<int64_t>(size_of(dtype));
+    return add({.id = id,
+                .type = cudnn_type(dtype),
+                .extents = extents,
+                .strides = packed_strides(extents, last),
+                .alignment = std::max(p_.alignment, bytes)});
+  }
+  size_t epsilon() { return add({.id = norm_ids::kEpsilon, .by_value = true}); }
+  size_t apply(cudnnPointwiseMode_t mode, const std::vector<size_t>& operands, const CudnnExtents& extents) {
+    const bool last = p_.last || extents == columns_;
+    return apply_into(
+        mode, operands,
+        add({.id = next_++, .extents = extents, .strides = packed_strides(extents, last), .is_virtual = true}));
+  }
+  size_t apply_into(cudnnPointwiseMode_t mode, const std::vector<size_t>& operands, size_t result) {
+    CudnnDescriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+    how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+    how.finalize();
+    CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    constexpr int kOperands[] = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC};
+    for (size_t i = 0; i < operands.size(); ++i) operation.set(kOperands[i], parts_[operands[i]]);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, parts_[result]);
+    operation.finalize();
+    parts_.push_back(std::move(how)), operations_.push_back(std::move(operation));
+    return result;
+  }
+  size_t add(const CudnnTensor& tensor) {
+    parts_.push_back(describe(tensor));
+    return parts_.size() - 1;
+  }
+
+  const NormProblem& p_;
+  CudnnExtents columns_;
+  std::vector<CudnnDescriptor> parts_, operations_;
+  int64_t next_ = 100;  // ids of tensors without memory
+};
+
 }  // namespace
 
 CudnnGraph norm_graph(const CudnnTarget& target, const NormProblem& problem) {
+  if (problem.kind == NormKind::constant) return ConstantNorm(problem).finish(target);
   NormBuilder builder(problem);
   if (problem.backward)
     build_norm_backward(builder, problem);

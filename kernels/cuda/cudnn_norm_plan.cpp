@@ -65,6 +65,14 @@ void keep_statistics(CudaDevice& device, const BatchNorm& op, const BatchScratch
                          array(op.variance), array(op.running_mean), array(op.running_variance));
 }
 
+CudnnOperands operands_of(const BatchNormInference& op, const float& epsilon) {
+  CudnnOperands o;
+  o.add(norm_ids::kX, op.x.data()), o.add(norm_ids::kOut, op.out.data());
+  o.add(norm_ids::kScale, op.scale.data()), o.add(norm_ids::kShift, op.shift.data());
+  o.add(norm_ids::kMean, op.running_mean.data()), o.add(norm_ids::kVariance, op.running_variance.data());
+  o.add(norm_ids::kEpsilon, &epsilon);
+  return o;
+}
 CudnnOperands operands_of(const BatchNormBackward& op, const Tensor& dy, const Tensor& inverse) {
   CudnnOperands o;
   o.add(norm_ids::kX, op.x.data()), o.add(norm_ids::kDy, dy.data()), o.add(norm_ids::kScale, op.scale.data()),
@@ -95,13 +103,13 @@ class TriedNorm {
         images_(p.x),
         columns_{p.x[1]},
         statistics_{p.kind == NormKind::batch ? p.x[1] : p.x[0]},
-        layout_(p.kind == NormKind::batch && p.last ? Layout::nhwc : Layout::plain) {}
+        layout_(p.last ? Layout::nhwc : Layout::plain) {}
 
   Tensor image(uint64_t seed, double mean = 0) const {
     return keep(tried_values(device_, images_, p_.dtype, layout_, seed, mean));
   }
-  Tensor parameter(uint64_t seed) const {
-    return keep(tried_values(device_, columns_, p_.parameters, Layout::plain, seed, 1));
+  Tensor parameter(uint64_t seed, double mean = 1) const {
+    return keep(tried_values(device_, columns_, p_.parameters, Layout::plain, seed, mean));
   }
   Tensor image_result() const { return Tensor(device_, images_, p_.dtype, layout_); }
   Tensor parameter_result() const { return Tensor(device_, columns_, p_.parameters); }
@@ -225,6 +233,27 @@ GraphTrial try_batch(CudaDevice& device, const NormProblem& p) {
   return tried.trial;
 }
 
+GraphTrial try_constant(CudaDevice& device, const NormProblem& p) {
+  TriedNorm tried(device, p);
+  constexpr double kPositive = 8;  // above what such random values reach below their mean
+  const Tensor x = tried.image(1), scale = tried.parameter(2), shift = tried.parameter(3), mean = tried.parameter(4),
+               variance = tried.parameter(5, kPositive);
+  const auto op = [&](Tensor& out) {
+    return BatchNormInference{.x = x,
+                              .scale = scale,
+                              .shift = shift,
+                              .running_mean = mean,
+                              .running_variance = variance,
+                              .out = out,
+                              .epsilon = kTriedEpsilon};
+  };
+  Tensor out = tried.image_result(), own = tried.image_result();
+  run_own_row(device, op(own));
+  tried.add("out", out, own, tried.width());
+  tried.trial.operands = operands_of(op(out), kTriedEpsilonValue);
+  return tried.trial;
+}
+
 GraphTrial try_batch_backward(CudaDevice& device, const NormProblem& p) {
   TriedNorm tried(device, p);
   const Tensor x = tried.image(1, kTriedMean), dy = tried.image(4), scale = tried.parameter(2);
@@ -263,6 +292,7 @@ GraphTrial try_batch_backward(CudaDevice& device, const NormProblem& p) {
 }
 
 GraphTrial trial_of(CudaDevice& device, const NormProblem& p) {
+  if (p.kind == NormKind::constant) return try_constant(device, p);
   if (p.kind == NormKind::batch) return p.backward ? try_batch_backward(device, p) : try_batch(device, p);
   return p.backward ? try_rows_backward(device, p) : try_rows(device, p);
 }

@@ -27,6 +27,7 @@ struct BatchScratch {
 CudnnOperands operands_of(const NormalizeRows& op, const float& epsilon);
 CudnnOperands operands_of(const NormalizeRowsBackward& op, const RowGradients& gradients);
 CudnnOperands operands_of(const BatchNorm& op, const BatchScratch& scratch, const float& epsilon);
+CudnnOperands operands_of(const BatchNormInference& op, const float& epsilon);
 CudnnOperands operands_of(const BatchNormBackward& op, const Tensor& dy, const Tensor& inverse);
 
 // After cuDNN: the variance, and the running statistics.

@@ -198,7 +198,7 @@ cudnnStatus_t finalize_heuristic(Node& node) {
     return kFine;
   }
   if (node.formula) {
-    node.engines = attention_engines(*node.formula, node.architecture);
+    node.engines = formula_engines(*node.formula, node.architecture);
     return kFine;
   }
   Problem& p = node.problem;

@@ -55,6 +55,7 @@ size_t operands_of(int mode) {
   switch (mode) {
     case CUDNN_POINTWISE_EXP:
     case CUDNN_POINTWISE_LOG:
+    case CUDNN_POINTWISE_RSQRT:
     case CUDNN_POINTWISE_IDENTITY:
     case CUDNN_POINTWISE_GEN_INDEX:
       return 1;
@@ -138,7 +139,7 @@ cudnnStatus_t make_step(const Node& operation, FormulaStep& step) {
       step.mode = how->one<int>(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
       step.axis = how->one<int64_t>(CUDNN_ATTR_POINTWISE_AXIS, -1);
       operands = operands_of(step.mode);
-      if (operands == 0) return refuse(kUnsupported, "only the modes of attention here");
+      if (operands == 0) return refuse(kUnsupported, "only the modes of attention and of batch norm here");
       if (step.mode == CUDNN_POINTWISE_GEN_INDEX && (step.axis < 0 || step.axis > 3))
         return refuse(kBad, "no such axis");
     }

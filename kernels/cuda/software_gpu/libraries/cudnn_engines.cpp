@@ -9,7 +9,8 @@ namespace halfmark::kernels::software_gpu::cudnn {
 namespace {
 
 constexpr int kWinograd = 3, kFft = 4, kReduced = 5, kDown = 6, kTensor = 1, kPlain = 0, kRandom = 2, kAttention = 7,
-              kRandomAttention = 8, kOtherAttention = 9, kRandomNorm = 10, kNorm = 11, kTensorPool = 12, kPool = 13;
+              kRandomAttention = 8, kOtherAttention = 9, kRandomNorm = 10, kNorm = 11, kTensorPool = 12, kPool = 13,
+              kPointwise = 14;
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all{
@@ -27,6 +28,7 @@ const std::vector<Engine>& engines() {
       {kNorm, {}, 1},
       {kTensorPool, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
       {kPool, {}, 1},
+      {kPointwise, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
   };
   return all;
 }
@@ -93,7 +95,8 @@ std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t m
   return found;
 }
 
-std::vector<int> attention_engines(const Formula& formula, int architecture) {
+std::vector<int> formula_engines(const Formula& formula, int architecture) {
+  if (has_pointwise_engine(formula, architecture)) return {kPointwise};
   if (!has_attention_engine(formula, architecture)) return {};
   return {kRandomAttention, kAttention, kOtherAttention};
 }

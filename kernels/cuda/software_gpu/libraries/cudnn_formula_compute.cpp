@@ -125,6 +125,8 @@ class Evaluation {
         return std::exp(x(0));
       case CUDNN_POINTWISE_LOG:
         return std::log(x(0));
+      case CUDNN_POINTWISE_RSQRT:
+        return 1 / std::sqrt(x(0));
       case CUDNN_POINTWISE_IDENTITY:
         return x(0);
       case CUDNN_POINTWISE_GEN_INDEX:
