@@ -99,6 +99,25 @@ TEST_F(ComparedRows, RefuseACudnnThatComputesOtherwise) {
   EXPECT_TRUE(has(said, "engine 11 gives another variance than the row cuda")) << said;
 }
 
+// The graphs promise where operands begin.
+TEST_F(ComparedRows, AnOperandThatDoesNotBeginAtSixteenBytesIsAnError) {
+  const Tensor none, all = Tensor::zeros(gpu(), {9, 6}, DType::f32), x = all.slice(1, 8),
+                     scale = Tensor::zeros(gpu(), {6}, DType::f32);
+  Tensor out(gpu(), x.shape(), DType::f32), inverse(gpu(), {8}, DType::f32), no_mean;
+  const NormalizeRows op{.x = x,
+                         .scale = scale,
+                         .shift = none,
+                         .out = out,
+                         .mean = no_mean,
+                         .inverse = inverse,
+                         .width = 6,
+                         .centred = false};
+  for (const Kernel<NormalizeRows>& row : gpu().kernels().of<NormalizeRows>())
+    if (row.name == "cudnn") {
+      EXPECT_THROW(run_with(row, op), Error);
+    }
+}
+
 TEST_F(ComparedRows, ACallThatFailsIsTheReasonOfARefusal) {
   {
     const Planted planted("cudnnBackendExecute");

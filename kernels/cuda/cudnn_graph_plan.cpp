@@ -22,15 +22,22 @@ void* bytes_of(const Tensor& tensor) { return const_cast<void*>(tensor.data()); 
 
 bool same_value(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-// Both rows round a result once and add in fp32, in different orders. The bounds are chosen above what that explains, and far
+double largest_among(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double one : values) largest = std::max(largest, std::fabs(one));
+  return largest;
+}
+
+// Both rows round a result once and add in different orders. The bounds are chosen above what that explains, and far
 // below a wrong statistic or a lost term; they are not derived.
 bool results_agree(const TriedResult& result) {
   const std::vector<double> found = result.found.values(), expected = result.expected.values();
   if (result.exact) return std::ranges::equal(found, expected, same_value);
-  constexpr double kRoundoffs = 8, kOfLargest = 1e-5;
+  constexpr double kRoundoffs = 8;
+  const double of_largest = result.found.dtype() == DType::f64 ? 1e-14 : 1e-5;  // sums in fp64, or in fp32
   const Format& format = format_of(result.found.dtype());
   const double roundoff = format.unit_roundoff(), least = std::ldexp(kRoundoffs, format.min_subnormal_exponent());
-  const double largest = std::max(largest_of(result.expected), result.term);
+  const double largest = std::max(largest_among(expected), result.term);
   const size_t line = result.line ? static_cast<size_t>(result.line) : found.size();
   for (size_t begin = 0; begin < found.size(); begin += line) {
     double of_line = 0, worst = 0;
@@ -38,7 +45,7 @@ bool results_agree(const TriedResult& result) {
       if (!std::isfinite(found[i]) || !std::isfinite(expected[i])) return false;
       of_line = std::max(of_line, std::fabs(expected[i])), worst = std::max(worst, std::fabs(found[i] - expected[i]));
     }
-    if (worst > kRoundoffs * roundoff * of_line + kOfLargest * largest + least) return false;
+    if (worst > kRoundoffs * roundoff * of_line + of_largest * largest + least) return false;
   }
   return true;
 }
@@ -132,11 +139,7 @@ void GraphPlan::take(CudnnCandidate& candidate, const CudnnCandidates& all, cons
   plan_.emplace(std::move(candidate.plan));
 }
 
-double largest_of(const Tensor& tensor) {
-  double largest = 0;
-  for (const double one : tensor.values()) largest = std::max(largest, std::fabs(one));
-  return largest;
-}
+double largest_of(const Tensor& tensor) { return largest_among(tensor.values()); }
 
 Tensor tried_values(Device& device, const Shape& shape, DType dtype, Layout layout, uint64_t seed, double mean) {
   constexpr size_t kPeriod = 1'000'003;  // a prime, so that no two lines are alike; drawing takes long
@@ -146,8 +149,9 @@ Tensor tried_values(Device& device, const Shape& shape, DType dtype, Layout layo
   return Tensor::from(device, shape, dtype, values, layout);
 }
 
-void AlignmentOfAll::input(std::string_view, const Tensor& tensor) {
-  if (!tensor.empty()) alignment = std::min<int64_t>(alignment, alignment_of(tensor));
+void AlignmentCheck::input(std::string_view name, const Tensor& tensor) const {
+  HM_CHECK(tensor.empty() || alignment_of(tensor) >= 16,
+           "cudnn needs operands that start at multiples of 16 bytes; " + std::string(name) + " does not");
 }
 
 const GraphPlan& graph_plan(const CudaDevice& device, const Signature& key,

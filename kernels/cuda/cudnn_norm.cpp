@@ -46,7 +46,6 @@ NormProblem row_norm_problem(const Op& op, bool backward) {
   p.kind = op.centred ? NormKind::layer : NormKind::rms;
   p.backward = backward, p.dtype = op.x.dtype(), p.parameters = op.scale.dtype();
   p.x = {op.x.elements() / op.width, op.width, 1, 1};
-  p.alignment = alignment_of_all(op);
   return p;
 }
 NormProblem norm_problem(const NormalizeRows& op) {
@@ -64,19 +63,26 @@ NormProblem batch_norm_problem(const Op& op, bool backward) {
   p.kind = NormKind::batch, p.backward = backward, p.dtype = op.x.dtype(), p.parameters = op.scale.dtype();
   p.x = {shape[0], shape[1], shape.rank() == 2 ? 1 : shape[2], shape.rank() == 2 ? 1 : shape[3]};
   p.last = c.last;
-  p.alignment = alignment_of_all(op);
   return p;
 }
 NormProblem norm_problem(const BatchNorm& op) { return batch_norm_problem(op, false); }
 NormProblem norm_problem(const BatchNormBackward& op) { return batch_norm_problem(op, true); }
+
+NormProblem norm_problem(const BatchNormInference& op) {
+  NormProblem p = batch_norm_problem(op, false);
+  p.kind = NormKind::constant;
+  return p;
+}
 
 Refusal no_norm_plan(const Device& device, const NormProblem& problem) {
   const GraphPlan& plan = norm_plan(of(device), problem);
   if (!plan.refusal().empty()) return plan.refusal();
   return {};
 }
-const GraphPlan& usable_norm_plan(const CudaDevice& device, const NormProblem& problem) {
-  const GraphPlan& plan = norm_plan(device, problem);
+template <class Op>
+const GraphPlan& usable_norm_plan(const CudaDevice& device, const Op& op) {
+  op.visit(AlignmentCheck{});
+  const GraphPlan& plan = norm_plan(device, norm_problem(op));
   HM_CHECK(plan.refusal().empty(), "cudnn " + plan.refusal());
   return plan;
 }
@@ -102,7 +108,7 @@ void rows_forward(Device& device, const NormalizeRows& op) {
   op.out.materialize(Layout::plain), op.inverse.materialize(Layout::plain);
   if (op.centred) op.mean.materialize(Layout::plain);
   const auto epsilon = static_cast<float>(op.epsilon);
-  usable_norm_plan(cuda, norm_problem(op)).run(cuda, operands_of(op, epsilon));
+  usable_norm_plan(cuda, op).run(cuda, operands_of(op, epsilon));
 }
 
 Refusal rows_backward_refuses(const Device& device, const NormalizeRowsBackward& op) {
@@ -121,7 +127,7 @@ void rows_backward(Device& device, const NormalizeRowsBackward& op) {
   op.dx.materialize(Layout::plain);
   for (Tensor* one : {&op.dscale, &op.dshift})
     if (!one->empty()) one->materialize(Layout::plain);
-  const GraphPlan& plan = usable_norm_plan(cuda, norm_problem(op));
+  const GraphPlan& plan = usable_norm_plan(cuda, op);
   plan.run(cuda, operands_of(op, RowGradients(cuda, op)));
 }
 
@@ -149,7 +155,7 @@ void batch_forward(Device& device, const BatchNorm& op) {
   op.out.materialize(op.x.layout());
   op.mean.materialize(Layout::plain), op.variance.materialize(Layout::plain);
   const auto epsilon = static_cast<float>(op.epsilon);
-  const GraphPlan& plan = usable_norm_plan(cuda, norm_problem(op));
+  const GraphPlan& plan = usable_norm_plan(cuda, op);
   const BatchScratch scratch(cuda, op.mean.elements());
   plan.run(cuda, operands_of(op, scratch, epsilon));
   keep_statistics(cuda, op, scratch);
@@ -168,16 +174,11 @@ void batch_backward(Device& device, const BatchNormBackward& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.x.layout());
   op.dscale.materialize(Layout::plain), op.dshift.materialize(Layout::plain);
-  const GraphPlan& plan = usable_norm_plan(cuda, norm_problem(op));
+  const GraphPlan& plan = usable_norm_plan(cuda, op);
   const Tensor dy = in_layout(cuda, op.dy, op.x.layout());
   plan.run(cuda, operands_of(op, dy, inverse_deviations(cuda, op)));
 }
 
-NormProblem norm_problem(const BatchNormInference& op) {
-  NormProblem p = batch_norm_problem(op, false);
-  p.kind = NormKind::constant;
-  return p;
-}
 Refusal constant_refuses(const Device& device, const BatchNormInference& op) {
   if (Refusal r = other_norm_dtypes({&op.x, &op.out}, {&op.scale, &op.shift}, {})) return r;
   for (const Tensor* one : {&op.running_mean, &op.running_variance})
@@ -192,7 +193,7 @@ void constant_forward(Device& device, const BatchNormInference& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
   const auto epsilon = static_cast<float>(op.epsilon);
-  usable_norm_plan(cuda, norm_problem(op)).run(cuda, operands_of(op, epsilon));
+  usable_norm_plan(cuda, op).run(cuda, operands_of(op, epsilon));
 }
 
 template <class Op>

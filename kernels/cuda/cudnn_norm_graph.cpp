@@ -1,6 +1,5 @@
 #include "kernels/cuda/cudnn_norm_graph.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -49,9 +48,7 @@ class NormBuilder {
     const CudnnExtents extents{1, p_.x[1], 1, 1};
     add(attribute, {.id = id, .type = type, .extents = extents, .strides = packed_strides(extents, true)});
   }
-  void add(int attribute, CudnnTensor tensor) {
-    // A wider element is aligned to its own size whatever the others are.
-    if (!tensor.by_value) tensor.alignment = std::max<int64_t>(p_.alignment, tensor.type == CUDNN_DATA_FLOAT ? 4 : 2);
+  void add(int attribute, const CudnnTensor& tensor) {
     parts_.push_back(describe(tensor));
     operation_.set(attribute, parts_.back());
   }
@@ -114,12 +111,7 @@ class ConstantNorm {
   size_t image(int64_t id) { return memory(id, p_.dtype, p_.x, p_.last); }
   size_t column(int64_t id) { return memory(id, p_.parameters, columns_, true); }
   size_t memory(int64_t id, DType dtype, const CudnnExtents& extents, bool last) {
-    const auto bytes = static_cast<int64_t>(size_of(dtype));
-    return add({.id = id,
-                .type = cudnn_type(dtype),
-                .extents = extents,
-                .strides = packed_strides(extents, last),
-                .alignment = std::max(p_.alignment, bytes)});
+    return add({.id = id, .type = cudnn_type(dtype), .extents = extents, .strides = packed_strides(extents, last)});
   }
   size_t epsilon() { return add({.id = norm_ids::kEpsilon, .by_value = true}); }
   size_t apply(cudnnPointwiseMode_t mode, const std::vector<size_t>& operands, const CudnnExtents& extents) {

@@ -19,7 +19,6 @@ struct NormProblem {
   CudnnExtents x{};               // of rows: {rows, width, 1, 1}, plain
   bool last = false;              // images with the channels last
   bool has_shift = true;          // layer norm forward; batch norm always has one, RMS norm never
-  int64_t alignment = 16;         // bytes, of every tensor
 };
 
 // Ids of the tensors that need memory.

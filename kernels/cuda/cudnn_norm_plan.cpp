@@ -303,7 +303,7 @@ const GraphPlan& norm_plan(const CudaDevice& device, const NormProblem& p) {
   Signature key;
   constexpr int64_t kNorm = 1;
   for (const int64_t one : {kNorm, static_cast<int64_t>(p.kind), int64_t{p.backward}, static_cast<int64_t>(p.dtype),
-                            static_cast<int64_t>(p.parameters), int64_t{p.last}, int64_t{p.has_shift}, p.alignment})
+                            static_cast<int64_t>(p.parameters), int64_t{p.last}, int64_t{p.has_shift}})
     key.add(one);
   for (const int64_t extent : p.x) key.add(extent);
   return graph_plan(device, key, [&](CudaDevice& tried_on) {

@@ -26,7 +26,6 @@ PoolProblem pool_problem(const Op& op, const Tensor& x, const Tensor& y, Layout 
   p.dtype = x.dtype(), p.x = image_extents(x), p.y = image_extents(y);
   p.last = layout == Layout::nhwc;
   p.kernel_h = op.kernel_h, p.kernel_w = op.kernel_w, p.window = op.window;
-  p.alignment = alignment_of_all(op);
   return p;
 }
 PoolProblem pool_problem(const MaxPool2d& op) {
@@ -133,9 +132,8 @@ class TriedPool {
 const GraphPlan& pool_plan(const CudaDevice& device, const PoolProblem& p) {
   Signature key;
   constexpr int64_t kPool = 2;
-  for (const int64_t one :
-       {kPool, int64_t{p.average}, int64_t{p.backward}, static_cast<int64_t>(p.dtype), int64_t{p.last},
-        int64_t{p.has_indices}, int64_t{p.kernel_h}, int64_t{p.kernel_w}, p.alignment})
+  for (const int64_t one : {kPool, int64_t{p.average}, int64_t{p.backward}, static_cast<int64_t>(p.dtype),
+                            int64_t{p.last}, int64_t{p.has_indices}, int64_t{p.kernel_h}, int64_t{p.kernel_w}})
     key.add(one);
   for (const CudnnExtents* extents : {&p.x, &p.y})
     for (const int64_t extent : *extents) key.add(extent);
@@ -178,6 +176,7 @@ Refusal pool_refuses(const Device& device, const Op& op, std::initializer_list<c
 }
 template <class Op>
 void run_pool(CudaDevice& device, const Op& op, const Tensor& x, const Tensor& y, const Tensor& indices) {
+  op.visit(AlignmentCheck{});
   const GraphPlan& plan = pool_plan(device, pool_problem(op));
   HM_CHECK(plan.refusal().empty(), "cudnn " + plan.refusal());
   plan.run(device, pool_operands(x, y, indices));

@@ -6,10 +6,8 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-CudnnDescriptor pool_image(const PoolProblem& p, int64_t id, const CudnnExtents& extents, cudnnDataType_t type,
-                           int64_t alignment) {
-  return describe(
-      {.id = id, .type = type, .extents = extents, .strides = packed_strides(extents, p.last), .alignment = alignment});
+CudnnDescriptor pool_image(const PoolProblem& p, int64_t id, const CudnnExtents& extents, cudnnDataType_t type) {
+  return describe({.id = id, .type = type, .extents = extents, .strides = packed_strides(extents, p.last)});
 }
 
 CudnnDescriptor resample(const PoolProblem& p) {
@@ -48,13 +46,13 @@ CudnnGraph pool_graph(const CudnnTarget& target, const PoolProblem& p) {
   const PoolNames& names = p.backward ? kPoolBackward : kPoolForward;
   std::vector<CudnnDescriptor> parts, operations;
   parts.push_back(resample(p));
-  parts.push_back(pool_image(p, pool_ids::kX, p.x, cudnn_type(p.dtype), p.alignment));
-  parts.push_back(pool_image(p, pool_ids::kY, p.y, cudnn_type(p.dtype), p.alignment));
+  parts.push_back(pool_image(p, pool_ids::kX, p.x, cudnn_type(p.dtype)));
+  parts.push_back(pool_image(p, pool_ids::kY, p.y, cudnn_type(p.dtype)));
   CudnnDescriptor operation(names.operation);
   operation.set(names.how, parts[0]), operation.set(names.x, parts[1]), operation.set(names.y, parts[2]);
   if (p.has_indices) {
     // Bytes, of which only places up to 127 are used: the same as signed and as unsigned numbers.
-    parts.push_back(pool_image(p, pool_ids::kIndices, p.y, CUDNN_DATA_INT8, p.alignment));
+    parts.push_back(pool_image(p, pool_ids::kIndices, p.y, CUDNN_DATA_INT8));
     operation.set(names.indices, parts[3]);
   }
   operation.finalize();

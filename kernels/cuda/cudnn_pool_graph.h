@@ -17,7 +17,6 @@ struct PoolProblem {
   bool has_indices = false;  // of max pooling; backward always
   int kernel_h = 2, kernel_w = 2;
   Window window{};
-  int64_t alignment = 16;  // bytes, of both images
 };
 
 // Ids of the tensors; backward: of their gradients.

@@ -139,6 +139,9 @@ class NormLayer final : public Layer {
       if (*one && ((*one)->type != type || (*one)->strides != n_.x->strides)) return {};
     for (const auto* one : {&n_.shift, &n_.dscale, &n_.dshift})
       if (*one && (*one)->type != parameters) return {};
+    // "Alignment requirements for input and output types".
+    for (const auto* one : {&n_.x, &n_.y, &n_.dy, &n_.dx})
+      if (*one && (*one)->alignment % 16 != 0) return {};
     const auto& e = n_.x->extents;
     const std::array<int64_t, 4> last{e[1] * e[2] * e[3], 1, e[3] * e[1], e[1]},
         plain{e[1] * e[2] * e[3], e[2] * e[3], e[3], 1};
