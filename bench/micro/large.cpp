@@ -59,9 +59,11 @@ template <class Op>
 constexpr bool kIsConvolution = kIsOneOf<Op, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights>;
 template <class Op>
 constexpr bool kIsAttention = kIsOneOf<Op, Attention, AttentionBackward>;
-// Its rows plan, with memory, before they answer whether they support it.
+// The row plans, with memory, before it answers whether it supports the operation.
 template <class Op>
-constexpr bool kIsPlanned = kIsProduct<Op> || kIsConvolution<Op> || kIsAttention<Op>;
+bool plans(const Kernel<Op>& kernel) {
+  return kIsProduct<Op> || kIsConvolution<Op> || kIsAttention<Op> || kernel.name == "cudnn";
+}
 template <class Op>
 constexpr bool kIsUpdate = kIsOneOf<Op, SgdStep, AdamStep>;
 // Whether the layout of an image decides how the operation goes over it.
@@ -320,11 +322,12 @@ void register_row(const std::shared_ptr<Setting>& setting, const Kernel<Op>& ker
     if (dtype == DType::e4m3 && kIsProduct<Op> && kernel.name != "cublaslt") continue;  // no other has them
     const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
     if (kIsAttention<Op> && (dtype == DType::e4m3 || (kernel.name == "cudnn" && !is_half))) continue;
+    if (dtype == DType::e4m3 && kernel.name == "cudnn") continue;
     const std::vector<LargeCase> cases = large_cases<Op>(dtype, setting->bytes);
     for (size_t number = 0; number < cases.size(); ++number)
       with_case<Op>(shapes, cases[number].axes, false, [&](const Op& op) {
         // What a row refuses that plans first is skipped when it is run.
-        if (!kIsPlanned<Op> && kernel.refuses(device, op)) return;
+        if (!plans(kernel) && kernel.refuses(device, op)) return;
         const std::string name = "large/" + name_of_case(op, cases[number].tag, device.name(), kernel.name);
         if (!names.insert(name).second) return;
         benchmark::RegisterBenchmark(name.c_str(),

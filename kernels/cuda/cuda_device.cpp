@@ -125,6 +125,7 @@ void CudaDevice::open() {
   add_scaled_rows(kernels_, *this);
   add_cudnn_rows(kernels_), add_cudnn_attention_rows(kernels_, *this);
   add_own_rows(kernels_);
+  add_cudnn_norm_rows(kernels_, *this), add_cudnn_pool_rows(kernels_);
   add_direct_rows(kernels_);
   add_dot_rows(kernels_, *this);
 }
@@ -136,7 +137,7 @@ void CudaDevice::close() noexcept {
   if (!lost_.empty()) return;
   // Nothing is checked: a destructor cannot report, and the driver may be shutting down.
   cudaSetDevice(index_);
-  blaslt_plans.reset(), cudnn_plans.reset(), cudnn_attention_plans.reset();
+  blaslt_plans.reset(), cudnn_plans.reset(), cudnn_attention_plans.reset(), cudnn_graph_plans.reset();
   if (stream_) cudaStreamSynchronize(stream_);
   if (cublas) cublas->close();
   release_cached();

@@ -61,7 +61,7 @@ class CudaDevice : public Device {
   DotImage dot_code;  // what the code of dot.cu on this GPU was compiled for
 
   // Plans that the files of rows keep; they have the lifetime of the device.
-  mutable std::shared_ptr<void> blaslt_plans, cudnn_plans, cudnn_attention_plans;
+  mutable std::shared_ptr<void> blaslt_plans, cudnn_plans, cudnn_attention_plans, cudnn_graph_plans;
   mutable std::shared_ptr<Cublas> cublas;  // opened on first use
 
  private:

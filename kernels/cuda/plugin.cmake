@@ -79,7 +79,7 @@ endif()
 halfmark_tests(cudnn_engine_tests LINK halfmark_devices CUDA::cudart_static CUDA::cublasLt "${CUDNN_LIBRARY}" ${CMAKE_DL_LIBS}
   DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/described_gpus")
 if(TARGET cudnn_engine_tests)
-  foreach(source IN ITEMS cudnn_attention_graph cudnn_convolution_graph cudnn_engines cudnn_notes)
+  foreach(source IN ITEMS cudnn_attention_graph cudnn_convolution_graph cudnn_engines cudnn_norm_graph cudnn_notes cudnn_pool_graph)
     target_sources(cudnn_engine_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/${source}.cpp")
   endforeach()
   target_include_directories(cudnn_engine_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")

@@ -1,8 +1,5 @@
 // Rows of batch norm, alone and with ReLU, the bias gradient and the softmax loss; their kernels are in reduce.cu. A second
 // row of batch norm adds in the order of n, h, w and rounds each sum to a chosen format (in_order.cu).
-//
-// cuDNN's batch norm is not used: it stores 1 / sqrt(variance + epsilon), but the operation returns the variance, and
-// computing one from the other loses digits.
 #include <cstdint>
 #include <initializer_list>
 #include <optional>

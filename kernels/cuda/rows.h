@@ -17,7 +17,10 @@ void add_cublas_rows(KernelTable& table);
 void add_scaled_rows(KernelTable& table, const CudaDevice& device);
 void add_cudnn_rows(KernelTable& table);
 void add_cudnn_attention_rows(KernelTable& table, const CudaDevice& device);
-void add_own_rows(KernelTable& table);     // halfmark's own kernels: the families that follow
+void add_own_rows(KernelTable& table);  // halfmark's own kernels: the families that follow
+// After halfmark's own, with which they are compared.
+void add_cudnn_norm_rows(KernelTable& table, const CudaDevice& device);
+void add_cudnn_pool_rows(KernelTable& table);
 void add_direct_rows(KernelTable& table);  // and those that are slow, after the libraries' rows and the others
 void add_attention_rows(KernelTable& table);
 void add_fused_rows(KernelTable& table);  // whose products are those of the rows before

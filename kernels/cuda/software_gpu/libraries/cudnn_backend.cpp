@@ -49,7 +49,7 @@ std::optional<Names> names_of(cudnnBackendDescriptorType_t type) {
 }
 
 size_t element_bytes(cudnnDataType_t type) {
-  if (type == CUDNN_DATA_BOOLEAN) return 1;
+  if (type == CUDNN_DATA_BOOLEAN || type == CUDNN_DATA_INT8 || type == CUDNN_DATA_UINT8) return 1;
   return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? 2 : 4;
 }
 cudnnDataType_t data_type(const Node& tensor) { return tensor.one(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT); }
@@ -174,10 +174,10 @@ cudnnStatus_t finalize_graph(Node& node) {
       steps.push_back(*operation->step);
       continue;
     }
-    if (!names_of(operation->type)) return refuse(kBad, "not an operation");
-    if (operations.size() != 1) return refuse(kUnsupported, "only graphs of one convolution here");
+    if (!names_of(operation->type) && !operation->layer) return refuse(kBad, "not an operation");
+    if (operations.size() != 1) return refuse(kUnsupported, "only graphs of one convolution, norm or pooling here");
     node.take_problem(*operation);
-    return kFine;
+    return node.layer ? node.layer->check_graph() : kFine;
   }
   auto formula = std::make_shared<Formula>();
   if (const cudnnStatus_t status = make_formula(std::move(steps), *formula); status != kFine) return status;
@@ -193,8 +193,12 @@ cudnnStatus_t finalize_heuristic(Node& node) {
   if (mode < 0 || mode >= CUDNN_HEUR_MODES_COUNT) return refuse(kBad, "no such mode");
   node.take_problem(*graph);
   node.architecture = architecture_of(current_device());
+  if (node.layer) {
+    node.engines = node.layer->engines(node.architecture, static_cast<cudnnBackendHeurMode_t>(mode));
+    return kFine;
+  }
   if (node.formula) {
-    node.engines = attention_engines(*node.formula, node.architecture);
+    node.engines = formula_engines(*node.formula, node.architecture);
     return kFine;
   }
   Problem& p = node.problem;
@@ -237,10 +241,10 @@ cudnnStatus_t pointer_of(const Node& pack, int64_t uid, int64_t alignment, void*
 }
 
 // A pointer to memory is checked; a value is read now, as the real library does.
-cudnnStatus_t execute_formula(const Handle& handle, const Node& plan, const Node& pack) {
+cudnnStatus_t execute_graph(const Handle& handle, const Node& plan, const Node& pack) {
   auto values = std::make_shared<std::map<int64_t, float>>();
   std::map<int64_t, void*> pointers;
-  for (const FormulaTensor& tensor : memory_of(*plan.formula)) {
+  for (const FormulaTensor& tensor : plan.layer ? plan.layer->tensors() : memory_of(*plan.formula)) {
     void*& pointer = pointers[tensor.id];
     const int64_t alignment = tensor.by_value ? int64_t{alignof(float)} : tensor.alignment;
     if (const cudnnStatus_t status = pointer_of(pack, tensor.id, alignment, pointer); status != kFine) return status;
@@ -251,20 +255,23 @@ cudnnStatus_t execute_formula(const Handle& handle, const Node& plan, const Node
     }
   }
   void* workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
-  const size_t bytes = attention_workspace(*plan.formula);
+  const size_t bytes = plan.layer ? plan.layer->workspace() : attention_workspace(*plan.formula);
   if (bytes && !workspace) return refuse(kBad, "the plan needs a workspace");
   const bool is_faulty = takes_planted_faults(plan.engine);
-  enqueue(handle.stream, [formula = plan.formula, values, pointers, workspace, bytes, is_faulty] {
-    if (planted("faults")) throw Fault(cudaErrorIllegalAddress, "planted: attention faults");
+  enqueue(handle.stream, [formula = plan.formula, layer = plan.layer, values, pointers, workspace, bytes, is_faulty] {
+    if (planted("faults")) throw Fault(cudaErrorIllegalAddress, "planted: a graph faults");
     spoil(workspace, bytes);
-    compute(*formula, pointers, is_faulty);
+    if (layer)
+      layer->compute(pointers);
+    else
+      compute(*formula, pointers, is_faulty);
   });
   return kFine;
 }
 
 cudnnStatus_t execute(const Handle& handle, const Node& plan, const Node& pack) {
   if (architecture_of(handle.device) != plan.architecture) return refuse(kBad, "a plan for another device");
-  if (plan.formula) return execute_formula(handle, plan, pack);
+  if (plan.formula || plan.layer) return execute_graph(handle, plan, pack);
   if (plan.uids[0] == plan.uids[1] || plan.uids[0] == plan.uids[2] || plan.uids[1] == plan.uids[2])
     return refuse(kBad, "two tensors of the graph have one id");
   Work work;
@@ -303,6 +310,10 @@ cudnnStatus_t finalize(Node& node) {
     status = finalize_operation(node, *names);
   else if (is_formula_operation(node.type))
     status = finalize_step(node);
+  else if (is_layer(node.type))
+    status = make_layer(node, node.layer);
+  else if (node.type == CUDNN_BACKEND_RESAMPLE_DESCRIPTOR)
+    status = check_resample(node);
   else if (is_formula_part(node.type))
     status = kFine;
   else if (node.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR)

@@ -18,6 +18,7 @@
 
 #include "kernels/cuda/software_gpu/libraries/cudnn_engines.h"
 #include "kernels/cuda/software_gpu/libraries/cudnn_formula.h"
+#include "kernels/cuda/software_gpu/libraries/cudnn_layers.h"
 #include "kernels/cuda/software_gpu/libraries/cudnn_problem.h"
 
 namespace halfmark::kernels::software_gpu::cudnn {
@@ -34,13 +35,14 @@ struct Node {
   double alpha = 1, beta = 0;
   std::shared_ptr<const FormulaStep> step;  // of an operation other than a convolution
   std::shared_ptr<const Formula> formula;   // of a graph of such operations
+  std::shared_ptr<const Layer> layer;       // of a norm or pooling, and of a graph of one
   int architecture = 0;                     // of the device that engines are listed for
   std::vector<int> engines;                 // of a heuristic
   int engine = -1;                          // of a configuration, an engine, a plan
 
   void take_problem(const Node& from) {
     problem = from.problem, uids = from.uids, alignments = from.alignments, alpha = from.alpha, beta = from.beta;
-    formula = from.formula, architecture = from.architecture, engine = from.engine;
+    formula = from.formula, layer = from.layer, architecture = from.architecture, engine = from.engine;
   }
 
   template <class T>
@@ -75,5 +77,13 @@ bool is_known_type(cudnnBackendDescriptorType_t type);
 bool is_formula_operation(cudnnBackendDescriptorType_t type);
 bool is_formula_part(cudnnBackendDescriptorType_t type);  // how an operation computes: everything has a default
 cudnnStatus_t make_step(const Node& operation, FormulaStep& step);
+cudnnStatus_t tensor_of(const Node& operation, int attribute, FormulaTensor& tensor);
+
+// Of norms and pooling.
+bool is_layer(cudnnBackendDescriptorType_t type);
+cudnnStatus_t make_layer(const Node& operation, std::shared_ptr<const Layer>& layer);
+cudnnStatus_t make_norm(const Node& operation, std::shared_ptr<const Layer>& layer);
+cudnnStatus_t make_pool(const Node& operation, std::shared_ptr<const Layer>& layer);
+cudnnStatus_t check_resample(const Node& resample);  // finalising CUDNN_BACKEND_RESAMPLE_DESCRIPTOR
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

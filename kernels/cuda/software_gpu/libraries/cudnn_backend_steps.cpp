@@ -1,7 +1,8 @@
-// The operations of formulas: what finalising them checks.
+// The operations of formulas: what finalising them checks. And which other operation is a norm or pooling.
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "kernels/cuda/software_gpu/libraries/cudnn_backend.h"
@@ -54,6 +55,7 @@ size_t operands_of(int mode) {
   switch (mode) {
     case CUDNN_POINTWISE_EXP:
     case CUDNN_POINTWISE_LOG:
+    case CUDNN_POINTWISE_RSQRT:
     case CUDNN_POINTWISE_IDENTITY:
     case CUDNN_POINTWISE_GEN_INDEX:
       return 1;
@@ -68,23 +70,6 @@ size_t operands_of(int mode) {
     default:
       return 0;
   }
-}
-
-cudnnStatus_t tensor_of(const Node& operation, int attribute, FormulaTensor& tensor) {
-  const auto node =
-      finalized_node(operation.one<cudnnBackendDescriptor_t>(attribute, nullptr), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  if (!node) return refuse(kBad, "a tensor of the operation is not there or not finalized");
-  const auto extents = node->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
-             strides = node->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
-  if (extents.size() != 4) return refuse(kUnsupported, "only tensors of four axes here");
-  std::copy(extents.begin(), extents.end(), tensor.extents.begin());
-  std::copy(strides.begin(), strides.end(), tensor.strides.begin());
-  tensor.type = node->one(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
-  tensor.id = node->one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
-  tensor.alignment = node->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0);
-  tensor.is_virtual = node->one(CUDNN_ATTR_TENSOR_IS_VIRTUAL, false);
-  tensor.by_value = node->one(CUDNN_ATTR_TENSOR_IS_BY_VALUE, false);
-  return kFine;
 }
 
 bool broadcasts(const FormulaTensor& from, const FormulaTensor& to) {
@@ -121,6 +106,23 @@ cudnnStatus_t check_extents(const FormulaStep& step) {
 
 }  // namespace
 
+cudnnStatus_t tensor_of(const Node& operation, int attribute, FormulaTensor& tensor) {
+  const auto node =
+      finalized_node(operation.one<cudnnBackendDescriptor_t>(attribute, nullptr), CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  if (!node) return refuse(kBad, "a tensor of the operation is not there or not finalized");
+  const auto extents = node->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
+             strides = node->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
+  if (extents.size() != 4) return refuse(kUnsupported, "only tensors of four axes here");
+  std::copy(extents.begin(), extents.end(), tensor.extents.begin());
+  std::copy(strides.begin(), strides.end(), tensor.strides.begin());
+  tensor.type = node->one(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
+  tensor.id = node->one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
+  tensor.alignment = node->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0);
+  tensor.is_virtual = node->one(CUDNN_ATTR_TENSOR_IS_VIRTUAL, false);
+  tensor.by_value = node->one(CUDNN_ATTR_TENSOR_IS_BY_VALUE, false);
+  return kFine;
+}
+
 bool is_formula_operation(cudnnBackendDescriptorType_t type) { return names_of(type) != nullptr; }
 bool is_formula_part(cudnnBackendDescriptorType_t type) {
   return std::ranges::any_of(kSteps, [&](const StepNames& one) { return one.part == type; });
@@ -137,7 +139,7 @@ cudnnStatus_t make_step(const Node& operation, FormulaStep& step) {
       step.mode = how->one<int>(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
       step.axis = how->one<int64_t>(CUDNN_ATTR_POINTWISE_AXIS, -1);
       operands = operands_of(step.mode);
-      if (operands == 0) return refuse(kUnsupported, "only the modes of attention here");
+      if (operands == 0) return refuse(kUnsupported, "only the modes of attention and of batch norm here");
       if (step.mode == CUDNN_POINTWISE_GEN_INDEX && (step.axis < 0 || step.axis > 3))
         return refuse(kBad, "no such axis");
     }
@@ -156,6 +158,18 @@ cudnnStatus_t make_step(const Node& operation, FormulaStep& step) {
   if (const cudnnStatus_t status = tensor_of(operation, names.result, step.result); status != kFine)
     return answer(status);
   return check_extents(step);
+}
+
+static bool is_norm(cudnnBackendDescriptorType_t type) {
+  return type == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR ||
+         type == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
+}
+bool is_layer(cudnnBackendDescriptorType_t type) {
+  return is_norm(type) || type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR ||
+         type == CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR;
+}
+cudnnStatus_t make_layer(const Node& operation, std::shared_ptr<const Layer>& layer) {
+  return is_norm(operation.type) ? make_norm(operation, layer) : make_pool(operation, layer);
 }
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

@@ -9,7 +9,8 @@ namespace halfmark::kernels::software_gpu::cudnn {
 namespace {
 
 constexpr int kWinograd = 3, kFft = 4, kReduced = 5, kDown = 6, kTensor = 1, kPlain = 0, kRandom = 2, kAttention = 7,
-              kRandomAttention = 8, kOtherAttention = 9;
+              kRandomAttention = 8, kOtherAttention = 9, kRandomNorm = 10, kNorm = 11, kTensorPool = 12, kPool = 13,
+              kPointwise = 14;
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all{
@@ -23,6 +24,11 @@ const std::vector<Engine>& engines() {
       {kRandomAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 1},
       {kAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
       {kOtherAttention, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
+      {kRandomNorm, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 1},
+      {kNorm, {}, 1},
+      {kTensorPool, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
+      {kPool, {}, 1},
+      {kPointwise, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
   };
   return all;
 }
@@ -89,10 +95,16 @@ std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t m
   return found;
 }
 
-std::vector<int> attention_engines(const Formula& formula, int architecture) {
+std::vector<int> formula_engines(const Formula& formula, int architecture) {
+  if (has_pointwise_engine(formula, architecture)) return {kPointwise};
   if (!has_attention_engine(formula, architecture)) return {};
   return {kRandomAttention, kAttention, kOtherAttention};
 }
+std::vector<int> norm_engines() { return {kRandomNorm, kNorm}; }
+std::vector<int> pool_engines(bool without_notes) {
+  return without_notes ? std::vector{kPool, kTensorPool} : std::vector{kTensorPool};
+}
+std::vector<int> plain_pool_engines() { return {kPool}; }
 bool takes_planted_faults(int engine) { return engine == kAttention; }
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

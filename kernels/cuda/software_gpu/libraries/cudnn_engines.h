@@ -24,7 +24,10 @@ const Engine* find_engine(int index);
 std::optional<Math> engine_math(const Engine& engine, const Problem& problem);
 size_t engine_workspace(const Engine& engine, const Problem& problem);
 std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t mode, int64_t alignment);
-std::vector<int> attention_engines(const Formula& formula, int architecture);
+std::vector<int> formula_engines(const Formula& formula, int architecture);
+std::vector<int> norm_engines();
+std::vector<int> pool_engines(bool without_notes);  // channels last; with an engine that has no notes
+std::vector<int> plain_pool_engines();
 bool takes_planted_faults(int engine);  // of those of attention
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

@@ -2,6 +2,7 @@
 #include "kernels/cuda/software_gpu/libraries/cudnn_formula.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -63,6 +64,20 @@ size_t products_in(const Formula& formula) {
   return static_cast<size_t>(
       std::ranges::count_if(formula, [](const FormulaStep& step) { return step.kind == FormulaKind::product; }));
 }
+// Whether every tensor without memory is the result of a step before.
+bool is_complete(const Formula& formula) {
+  std::vector<int64_t> known;
+  for (const FormulaStep& step : formula) {
+    for (const FormulaTensor& one : step.operands)
+      if (one.is_virtual && std::ranges::find(known, one.id) == known.end()) return false;
+    known.push_back(step.result.id);
+  }
+  return true;
+}
+bool has_channels_last(const FormulaTensor& t) {
+  const auto& e = t.extents;
+  return t.strides == std::array<int64_t, 4>{e[1] * e[2] * e[3], 1, e[3] * e[1], e[1]};
+}
 constexpr size_t kForwardProducts = 2, kBackwardProducts = 5;
 
 }  // namespace
@@ -80,13 +95,19 @@ bool has_attention_engine(const Formula& formula, int architecture) {
         ((step.operands[0].type != q.type && !step.operands[0].is_virtual) || step.operands[1].type != q.type))
       return false;
   const int64_t features = q.extents[3], most = architecture / 10 == 9 ? 256 : 128;
-  std::vector<int64_t> known;
-  for (const FormulaStep& step : formula) {
-    for (const FormulaTensor& one : step.operands)
-      if (one.is_virtual && std::ranges::find(known, one.id) == known.end()) return false;
-    known.push_back(step.result.id);
+  return is_complete(formula) && features % 8 == 0 && (products == kForwardProducts || features <= most);
+}
+
+bool has_pointwise_engine(const Formula& formula, int architecture) {
+  for (const FormulaStep& step : formula)
+    if (step.kind != FormulaKind::pointwise) return false;
+  for (const FormulaTensor& one : memory_of(formula)) {
+    if (one.by_value) continue;
+    const bool is_bf16 = one.type == CUDNN_DATA_BFLOAT16;
+    if (one.type != CUDNN_DATA_FLOAT && one.type != CUDNN_DATA_HALF && !is_bf16) return false;
+    if ((is_bf16 && architecture < 80) || one.extents[1] < 2 || !has_channels_last(one)) return false;
   }
-  return features % 8 == 0 && (products == kForwardProducts || features <= most);
+  return is_complete(formula);
 }
 
 size_t attention_workspace(const Formula& formula) {

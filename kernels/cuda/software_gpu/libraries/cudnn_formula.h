@@ -1,6 +1,7 @@
 // Graphs of several operations in the stand-in of cuDNN: pointwise operations, reductions, products and reshapes of tensors
 // with four axes. They are computed one after the other, each result rounded to the type of its tensor, so that a graph
-// computes what it says and not what its author meant. Engines exist only for the graphs of attention.
+// computes what it says and not what its author meant. Engines exist only for the graphs of attention and
+// for pointwise operations.
 //
 // Sources: backend API reference of cuDNN 9, "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR" and its neighbours. Which
 // attention has an engine was seen without a GPU for devices that are only described (cuDNN 9.19;
@@ -42,7 +43,13 @@ cudnnStatus_t make_formula(std::vector<FormulaStep> steps, Formula& formula);
 std::vector<FormulaTensor> memory_of(const Formula& formula);  // each tensor with memory or a value once
 // Whether it is attention in a form that has an engine on this GPU.
 bool has_attention_engine(const Formula& formula, int architecture);
+// Whether it is of pointwise operations alone, on images with the channels last.
+bool has_pointwise_engine(const Formula& formula, int architecture);
 size_t attention_workspace(const Formula& formula);  // bytes
+
+// The values of a tensor with memory, or of a number on the host, in the order of the axes; throws Fault.
+std::vector<double> read_tensor(const FormulaTensor& tensor, const void* memory);
+void write_tensor(const FormulaTensor& tensor, void* memory, const std::vector<double>& values);
 
 // As enqueued work; throws Fault. `pointers`: of memory_of(), by id. `is_faulty`: with the faults that tests plant.
 void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, bool is_faulty);

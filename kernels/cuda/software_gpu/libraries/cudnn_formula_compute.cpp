@@ -47,6 +47,8 @@ DType dtype_of(cudnnDataType_t type) {
   if (type == CUDNN_DATA_HALF) return DType::f16;
   if (type == CUDNN_DATA_BFLOAT16) return DType::bf16;
   if (type == CUDNN_DATA_FLOAT) return DType::f32;
+  if (type == CUDNN_DATA_DOUBLE) return DType::f64;
+  if (type == CUDNN_DATA_INT8) return DType::u8;  // of which only numbers up to 127 are used
   throw Fault(cudaErrorUnknown, "cuDNN: memory of data type " + std::to_string(static_cast<int>(type)));
 }
 bool is_whole(cudnnDataType_t type) { return type == CUDNN_DATA_INT32 || type == CUDNN_DATA_BOOLEAN; }
@@ -70,7 +72,7 @@ class Evaluation {
     Values result = value_of(step);
     for (double& one : result) one = rounded(one, step.result.type);
     if (is_faulty_) spoil(step, result);
-    if (!step.result.is_virtual && writes_) write(step.result, result);
+    if (!step.result.is_virtual && writes_) write_tensor(step.result, pointers_.at(step.result.id), result);
     known_[step.result.id] = std::move(result);
   }
 
@@ -89,35 +91,7 @@ class Evaluation {
   const Values& operand(const FormulaTensor& tensor) {
     const auto [found, is_new] = known_.try_emplace(tensor.id);
     if (!is_new) return found->second;
-    const void* memory = pointers_.at(tensor.id);
-    if (tensor.by_value) {
-      float value = 0;
-      std::memcpy(&value, memory, sizeof value);
-      return found->second = {value};
-    }
-    return found->second = read(memory, tensor);
-  }
-
-  // In the order of memory, so that neighbours are checked together.
-  static Values read(const void* memory, const FormulaTensor& tensor) {
-    const std::vector<int64_t> at = offsets_of(tensor);
-    std::vector<int64_t> sorted = at;
-    std::ranges::sort(sorted);
-    const Values in_order = read_runs(memory, dtype_of(tensor.type), sorted, 1);
-    std::map<int64_t, double> by_offset;
-    for (size_t i = 0; i < sorted.size(); ++i) by_offset[sorted[i]] = in_order[i];
-    Values values;
-    for (const int64_t one : at) values.push_back(by_offset[one]);
-    return values;
-  }
-  void write(const FormulaTensor& tensor, const Values& values) {
-    const std::vector<int64_t> at = offsets_of(tensor);
-    std::map<int64_t, double> by_offset;
-    for (size_t i = 0; i < at.size(); ++i) by_offset[at[i]] = values[i];
-    std::vector<int64_t> sorted;
-    Values in_order;
-    for (const auto& [place, value] : by_offset) sorted.push_back(place), in_order.push_back(value);
-    write_runs(pointers_.at(tensor.id), dtype_of(tensor.type), sorted, 1, in_order);
+    return found->second = read_tensor(tensor, pointers_.at(tensor.id));
   }
 
   Values value_of(const FormulaStep& step) {
@@ -151,6 +125,8 @@ class Evaluation {
         return std::exp(x(0));
       case CUDNN_POINTWISE_LOG:
         return std::log(x(0));
+      case CUDNN_POINTWISE_RSQRT:
+        return 1 / std::sqrt(x(0));
       case CUDNN_POINTWISE_IDENTITY:
         return x(0);
       case CUDNN_POINTWISE_GEN_INDEX:
@@ -217,6 +193,33 @@ class Evaluation {
 };
 
 }  // namespace
+
+// In the order of memory, so that neighbours are checked together.
+std::vector<double> read_tensor(const FormulaTensor& tensor, const void* memory) {
+  if (tensor.by_value) {
+    float value = 0;
+    std::memcpy(&value, memory, sizeof value);
+    return {value};
+  }
+  const std::vector<int64_t> at = offsets_of(tensor);
+  std::vector<int64_t> sorted = at;
+  std::ranges::sort(sorted);
+  const Values in_order = read_runs(memory, dtype_of(tensor.type), sorted, 1);
+  std::map<int64_t, double> by_offset;
+  for (size_t i = 0; i < sorted.size(); ++i) by_offset[sorted[i]] = in_order[i];
+  Values values;
+  for (const int64_t one : at) values.push_back(by_offset[one]);
+  return values;
+}
+void write_tensor(const FormulaTensor& tensor, void* memory, const std::vector<double>& values) {
+  const std::vector<int64_t> at = offsets_of(tensor);
+  std::map<int64_t, double> by_offset;
+  for (size_t i = 0; i < at.size(); ++i) by_offset[at[i]] = values[i];
+  std::vector<int64_t> sorted;
+  Values in_order;
+  for (const auto& [place, value] : by_offset) sorted.push_back(place), in_order.push_back(value);
+  write_runs(memory, dtype_of(tensor.type), sorted, 1, in_order);
+}
 
 void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, bool is_faulty) {
   static int runs = 0;

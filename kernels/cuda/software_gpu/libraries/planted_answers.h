@@ -16,7 +16,9 @@
 //   attention-loses-row-of-ID, attention-loses-nan, attention-varies, attention-writes-once   its result with this id lacks the
 //                          last row; it has 0 for NaN; every second run gives another bit; it stores only
 //                          the first results
-//   faults                 cublasLtMatmul, convolutions and attention read memory that is not theirs
+//   norms-vary             every second run of a norm gives another bit
+//   running-variance-is-biased, last-maximum-has-the-index   cuDNN does so in batch norm, and in max pooling
+//   faults                 cublasLtMatmul, convolutions and other graphs read memory that is not theirs
 #pragma once
 
 #include <string_view>

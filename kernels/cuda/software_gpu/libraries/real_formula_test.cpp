@@ -90,6 +90,7 @@ Answers operations_of(const Library& library) {
   for (int lacks = 0; lacks <= 3; ++lacks) pointwise(asked, CUDNN_POINTWISE_MUL, {x, y}, z, -1, lacks);
   pointwise(asked, CUDNN_POINTWISE_MUL, {x}, z), pointwise(asked, CUDNN_POINTWISE_MUL, {x, scalar}, z);
   pointwise(asked, CUDNN_POINTWISE_SUB, {x, row}, z), pointwise(asked, CUDNN_POINTWISE_SUB, {row, x}, z);
+  pointwise(asked, CUDNN_POINTWISE_RSQRT, {x}, z), pointwise(asked, CUDNN_POINTWISE_RSQRT, {row}, z);
   pointwise(asked, CUDNN_POINTWISE_EXP, {x}, z), pointwise(asked, CUDNN_POINTWISE_EXP, {x, y}, z);
   pointwise(asked, CUDNN_POINTWISE_BINARY_SELECT, {x, scalar, y}, z);
   pointwise(asked, CUDNN_POINTWISE_BINARY_SELECT, {x, scalar}, z);
