@@ -244,9 +244,8 @@ class Plan final : public BlasltPlan {
     const cublasStatus_t status =
         cublasLtMatmulAlgoCapGetAttribute(&candidate.algorithm, attribute, &value, sizeof value, nullptr);
     if (status == CUBLAS_STATUS_SUCCESS) return value;
-    others_ += "; number " + std::to_string(candidate.place) +
-               " failed to state what it can (cublasLtMatmulAlgoCapGetAttribute: " + cublasLtGetStatusString(status) +
-               ")";
+    others_ += "; number " + std::to_string(candidate.place) + " failed to state what it can (" +
+               "cublasLtMatmulAlgoCapGetAttribute: " + cublasLtGetStatusString(status) + ")";
     return std::nullopt;
   }
 
@@ -281,8 +280,10 @@ class Plan final : public BlasltPlan {
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status = cublasLtMatmulAlgoCheck(device.blaslt(), desc_.handle, a_.handle, b_.handle,
                                                           out_.handle, out_.handle, &algorithm, &result);
-    if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspace)
-      return "does not split these sums into " + std::to_string(wanted);
+    const std::string cannot = "does not split these sums into " + std::to_string(wanted);
+    if (status != CUBLAS_STATUS_SUCCESS)
+      return cannot + ": cublasLtMatmulAlgoCheck: " + cublasLtGetStatusString(status);
+    if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspace) return cannot;
     if (configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) != wanted)
       return "has no algorithm that keeps split_k " + std::to_string(wanted);
     candidate.workspace = result.workspaceSize;
@@ -374,8 +375,7 @@ class Plan final : public BlasltPlan {
   template <class Work>
   bool rounds_to_tf32(Trial& trial, CudaDevice& device, const BlasltPointers& scratch, const Work& work) const {
     constexpr int kOtherByte = 0x3f;  // to nearest or cut, the product with the other byte's number changes by 2^-13
-    auto* a = const_cast<void*>(scratch.a);
-    auto* b = const_cast<void*>(scratch.b);
+    auto *a = const_cast<void*>(scratch.a), *b = const_cast<void*>(scratch.b);
     const size_t bytes_a = bytes_of(problem_.a, problem_.batch), bytes_b = bytes_of(problem_.b, problem_.batch);
     trial.set(a, bytes_a, 0), trial.set(a, sizeof(float), kByteOfA), trial.set(b, bytes_b, kOtherByte);
     check(work(), "cublasLtMatmul");
