@@ -120,6 +120,9 @@ std::vector<probe::Report> probe_instructions(Device& device, const ProbeArgumen
 probe::Finding answering_rows(const KernelLog& log) {
   std::vector<std::string> rows, refusals;
   for (const LoggedKernel& entry : log.entries()) {
+    // What a library lists and cannot do, so that something else of it answers.
+    for (const std::string& choice : entry.choices)
+      if (choice.find(" failed ") != std::string::npos) refusals.push_back(entry.row + " " + choice);
     if (entry.operation != "matmul" || std::find(rows.begin(), rows.end(), entry.row) != rows.end()) continue;
     rows.push_back(entry.row);
     refusals.insert(refusals.end(), entry.refusals.begin(), entry.refusals.end());

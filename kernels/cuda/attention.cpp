@@ -167,6 +167,17 @@ struct BackwardProducts {
   std::array<BatchedMatmul, 5> all() { return {of_scores(), of_slopes(), of_dv(), of_dq(), of_dk()}; }
 };
 
+// Why the rows before the one that takes a product do not.
+std::string refusals_of(const BatchedMatmul& product, const Kernel<BatchedMatmul>& taken) {
+  Device& device = product.a.device();
+  std::string text;
+  for (const Kernel<BatchedMatmul>& row : device.kernels().of<BatchedMatmul>()) {
+    if (&row == &taken) break;
+    if (const Refusal reason = row.refuses(device, product)) text += "; " + std::string(row.name) + ": " + *reason;
+  }
+  return text;
+}
+
 // Why the products, of the first slice, are not real. They are asked about with the memory that they need.
 Refusal refuses_products(const Tensor& q, const Tensor& k, auto&& make) {
   const int64_t scores = HeadSlices(q, k).at_once * q.shape()[2] * k.shape()[2];
@@ -177,7 +188,8 @@ Refusal refuses_products(const Tensor& q, const Tensor& k, auto&& make) {
     for (const BatchedMatmul& product : products.all()) {
       const auto& row = chosen(product);
       if (row.speed != Speed::real)
-        return "a product is " + std::string(name_of(row.speed)) + " (" + std::string(row.name) + ")";
+        return "a product is " + std::string(name_of(row.speed)) + " (" + std::string(row.name) + ")" +
+               refusals_of(product, row);
     }
   } catch (const Unsupported& reason) {
     return std::string("no row has a product: ") + reason.what();

@@ -217,9 +217,8 @@ class Plan final : public BlasltPlan {
     const cublasStatus_t status =
         cublasLtMatmulAlgoCapGetAttribute(&candidate.algorithm, attribute, &value, sizeof value, nullptr);
     if (status == CUBLAS_STATUS_SUCCESS) return value;
-    others_ += "; number " + std::to_string(candidate.place) +
-               " failed to state what it can (cublasLtMatmulAlgoCapGetAttribute: " + cublasLtGetStatusString(status) +
-               ")";
+    others_ += "; number " + std::to_string(candidate.place) + " failed to state what it can (" +
+               "cublasLtMatmulAlgoCapGetAttribute: " + cublasLtGetStatusString(status) + ")";
     return std::nullopt;
   }
 
@@ -254,8 +253,10 @@ class Plan final : public BlasltPlan {
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status = cublasLtMatmulAlgoCheck(device.blaslt(), desc_.handle, a_.handle, b_.handle,
                                                           out_.handle, out_.handle, &algorithm, &result);
-    if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspace)
-      return "does not split these sums into " + std::to_string(wanted);
+    const std::string cannot = "does not split these sums into " + std::to_string(wanted);
+    if (status != CUBLAS_STATUS_SUCCESS)
+      return cannot + ": cublasLtMatmulAlgoCheck: " + cublasLtGetStatusString(status);
+    if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspace) return cannot;
     if (configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) != wanted)
       return "has no algorithm that keeps split_k " + std::to_string(wanted);
     candidate.workspace = result.workspaceSize;

@@ -116,6 +116,8 @@ Refusal refuses(const Device& device, const ScaledMatmul& op) {
     const DType dtype = one->codes.dtype();
     if (dtype != DType::e4m3 && dtype != DType::e5m2 && dtype != DType::e2m1)
       return "takes codes of e4m3, e5m2 and e2m1, not " + std::string(name_of(dtype));
+    if (!one->tensor_scale.empty() && one->tensor_scale.dtype() != DType::f32)
+      return "takes a tensor's scale of f32, not " + std::string(name_of(one->tensor_scale.dtype()));
     if (Refusal r = not_readable({&one->codes, &one->scales, &one->tensor_scale})) return r;
     if (Refusal r = not_plain({&one->codes, &one->scales, &one->tensor_scale})) return r;
     if (Refusal r = not_indexable({&one->codes, &one->scales})) return r;

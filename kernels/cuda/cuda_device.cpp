@@ -135,18 +135,18 @@ CudaDevice::~CudaDevice() { close(); }
 void CudaDevice::close() noexcept {
   // Without a context there is nothing to destroy, and the libraries' handles must not be used.
   if (!lost_.empty()) return;
-  // Nothing is checked: a destructor cannot report, and the driver may be shutting down.
-  cudaSetDevice(index_);
+  // No failure matters: a destructor cannot report, and the driver may be shutting down.
+  ignore(cudaSetDevice(index_));
   blaslt_plans.reset(), cudnn_plans.reset(), cudnn_attention_plans.reset(), cudnn_graph_plans.reset();
-  if (stream_) cudaStreamSynchronize(stream_);
+  if (stream_) ignore(cudaStreamSynchronize(stream_));
   if (cublas) cublas->close();
   release_cached();
-  if (eviction_) cudaFree(eviction_), GpuUse::of(index_).gives_back(eviction_bytes_);
+  if (eviction_) ignore(cudaFree(eviction_)), GpuUse::of(index_).gives_back(eviction_bytes_);
   if (cudnn_) cudnnDestroy(cudnn_);
   if (blaslt_) cublasLtDestroy(blaslt_);
-  if (start_) cudaEventDestroy(start_);
-  if (stop_) cudaEventDestroy(stop_);
-  if (stream_) cudaStreamDestroy(stream_);
+  if (start_) ignore(cudaEventDestroy(start_));
+  if (stop_) ignore(cudaEventDestroy(stop_));
+  if (stream_) ignore(cudaStreamDestroy(stream_));
 }
 
 void CudaDevice::activate() const {
@@ -250,7 +250,7 @@ void CudaDevice::release(void* memory, size_t) noexcept {
 
 void CudaDevice::release_cached() noexcept {
   for (const auto& [size, memory] : free_) {
-    cudaFree(memory);
+    ignore(cudaFree(memory));
     GpuUse::of(index_).gives_back(size);
     block_sizes_.erase(memory);
   }
@@ -369,8 +369,8 @@ std::optional<ProcessMemory> CudaDevice::process_memory() {
 bool CudaDevice::take_back(RecordedGraph& graph) noexcept {
   const bool usable = lost_.empty();
   if (usable) {
-    cudaSetDevice(index_);
-    cudaStreamSynchronize(stream_);
+    ignore(cudaSetDevice(index_));
+    ignore(cudaStreamSynchronize(stream_));
   }
   free_.merge(graph.free);
   std::erase_if(graph_blocks_, [&](const auto& block) { return block.second == &graph; });

@@ -20,15 +20,15 @@ void RecordedGraph::capture(const std::function<void()>& work) {
   try {
     work();
   } catch (const Unsupported&) {
-    if (end() == cudaSuccess) cudaGraphDestroy(graph);
+    if (end() == cudaSuccess) ignore(cudaGraphDestroy(graph));
     throw;
   } catch (const Error& error) {
     const cudaError_t status = end();
-    if (status == cudaSuccess) cudaGraphDestroy(graph);
+    if (status == cudaSuccess) ignore(cudaGraphDestroy(graph));
     if (status == cudaErrorStreamCaptureInvalidated) throw Unsupported(error.what());
     throw;
   } catch (...) {  // std::bad_alloc
-    if (end() == cudaSuccess) cudaGraphDestroy(graph);
+    if (end() == cudaSuccess) ignore(cudaGraphDestroy(graph));
     throw;
   }
   if (const cudaError_t status = end(); status != cudaSuccess)
@@ -37,10 +37,10 @@ void RecordedGraph::capture(const std::function<void()>& work) {
     count(graph);
     HM_CUDA(cudaGraphInstantiate(&executable_, graph, 0));
   } catch (...) {
-    cudaGraphDestroy(graph);
+    ignore(cudaGraphDestroy(graph));
     throw;
   }
-  cudaGraphDestroy(graph);
+  ignore(cudaGraphDestroy(graph));
 }
 
 void RecordedGraph::count(cudaGraph_t graph) {
@@ -77,8 +77,8 @@ const void* RecordedGraph::keep(const void* host, size_t bytes) {
 // What a lost device had is gone with its context.
 RecordedGraph::~RecordedGraph() {
   if (!owner_.leave(*this)) return;
-  if (executable_) cudaGraphExecDestroy(executable_);
-  for (void* kept : kept_) cudaFreeHost(kept);
+  if (executable_) ignore(cudaGraphExecDestroy(executable_));
+  for (void* kept : kept_) ignore(cudaFreeHost(kept));
 }
 
 }  // namespace halfmark::kernels::cuda

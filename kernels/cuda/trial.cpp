@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "kernels/tensor/random.h"
 
@@ -9,8 +10,8 @@ namespace halfmark::kernels::cuda {
 
 Trial::~Trial() {
   for (const auto& [memory, bytes] : blocks_) device_.release(memory, bytes);
-  if (start_) cudaEventDestroy(start_);
-  if (stop_) cudaEventDestroy(stop_);
+  if (start_) ignore(cudaEventDestroy(start_));
+  if (stop_) ignore(cudaEventDestroy(stop_));
 }
 
 void* Trial::memory(size_t bytes, int byte) {
@@ -79,7 +80,11 @@ void wait_for(const CudaDevice& device) {
 
 void throw_if_lost(const CudaDevice& device, const Error& cause) {
   (void)cudaGetLastError();
-  if (cudaStreamSynchronize(device.stream()) != cudaSuccess) throw Error(cause);
+  const cudaError_t status = cudaStreamSynchronize(device.stream());
+  if (status == cudaSuccess) return;
+  const std::string after = failure_text(status, "cudaStreamSynchronize");
+  (void)cudaGetLastError();
+  throw Error(std::string(cause.what()) + "; then " + after);
 }
 
 }  // namespace halfmark::kernels::cuda

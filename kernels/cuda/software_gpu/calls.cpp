@@ -21,6 +21,8 @@ namespace {
 struct Request {
   uint64_t at;  // number of the call
   int status;
+  uintptr_t place = 0;  // not 0: of the calls from this place only
+  uint64_t seen = 0;    // calls from there
 };
 struct Place {
   uint64_t first = 0, last = 0, calls = 0;  // numbers of its first and last call among those of the function
@@ -42,7 +44,14 @@ bool is_first_process() {
   return true;
 }
 
-// HALFMARK_SOFTWARE_GPU_FAIL=name:nth:status,...
+// Where in its file a call comes from.
+uintptr_t offset_of(const void* place) {
+  Dl_info where{};
+  if (!::dladdr(place, &where)) return 0;
+  return reinterpret_cast<uintptr_t>(place) - reinterpret_cast<uintptr_t>(where.dli_fbase);
+}
+
+// HALFMARK_SOFTWARE_GPU_FAIL=name[@place]:nth:status,...
 void read_requests(const std::string& all, bool is_first, Calls& calls) {
   for (size_t start = 0; start < all.size();) {
     const size_t end = std::min(all.find(',', start), all.size());
@@ -52,8 +61,11 @@ void read_requests(const std::string& all, bool is_first, Calls& calls) {
     if (second == std::string::npos)
       throw std::runtime_error("HALFMARK_SOFTWARE_GPU_FAIL: '" + one + "' is not NAME:NUMBER:STATUS");
     if (!is_first && !one.ends_with(":always")) continue;
-    calls.requests[one.substr(0, first)].push_back(
-        {std::stoull(one.substr(first + 1, second - first - 1)), std::stoi(one.substr(second + 1))});
+    const std::string what = one.substr(0, first);
+    const size_t name_end = std::min(what.find('@'), what.size());
+    Request request{std::stoull(one.substr(first + 1, second - first - 1)), std::stoi(one.substr(second + 1))};
+    if (name_end < what.size()) request.place = std::stoull(what.substr(name_end + 1), nullptr, 16);
+    calls.requests[what.substr(0, name_end)].push_back(request);
   }
 }
 
@@ -82,8 +94,7 @@ void write_calls() {
     const bool is_known = ::dladdr(what.second, &where) != 0;
     const std::string image = is_known && where.dli_fname ? where.dli_fname : "?";
     file << "call " << what.first << " " << image.substr(image.rfind('/') + 1) << "+" << std::hex
-         << reinterpret_cast<uintptr_t>(what.second) - reinterpret_cast<uintptr_t>(where.dli_fbase) << std::dec << " "
-         << place.first << " " << place.last << " " << place.calls << "\n";
+         << offset_of(what.second) << std::dec << " " << place.first << " " << place.last << " " << place.calls << "\n";
   }
 }
 
@@ -100,8 +111,10 @@ std::optional<int> called_from(const char* function, const void* place) {
   }
   const auto requests = all.requests.find(function);
   if (requests == all.requests.end()) return {};
-  for (const Request& request : requests->second)
-    if (request.at == number) return request.status;
+  for (Request& request : requests->second) {
+    const bool is_here = request.place == 0 || request.place == offset_of(place);
+    if (is_here && (request.place == 0 ? number : ++request.seen) == request.at) return request.status;
+  }
   return {};
 }
 

@@ -1,8 +1,9 @@
 // Failures on request: the Nth call of a function returns an error without doing anything.
 //
-// In another process, HALFMARK_SOFTWARE_GPU_FAIL="cudaMalloc:3:2" lets the third cudaMalloc return 2; several such
-// requests are separated by commas. They apply to the first process that reads them and not to those that it starts,
-// unless a request ends in ":always". `kernel` counts the kernels that run: the fault of one is seen by a later call.
+// In another process, HALFMARK_SOFTWARE_GPU_FAIL="cudaMalloc:3:2" lets the third cudaMalloc return 2;
+// "cudaMalloc@d9c16:1:2" the first from that place in the file of the plugin. Several such requests are separated by
+// commas. They apply to the first process that reads them and not to those that it starts, unless a request ends in
+// ":always". `kernel` counts the kernels that run: the fault of one is seen by a later call.
 // HALFMARK_SOFTWARE_GPU_CALLS=FILE: at the end of that process, the file gets its calls by name and place in the code.
 #pragma once
 

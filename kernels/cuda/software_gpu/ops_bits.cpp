@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -314,10 +315,16 @@ void pack(Warp& w, const Instruction& i) {
   });
 }
 
+// PTX ISA, %globaltimer: how often it advances depends on the implementation.
+uint64_t timer_or_clock(bool is_timer) {
+  static const bool stands_still = std::getenv("HALFMARK_SOFTWARE_GPU_TIMER") != nullptr;
+  if (is_timer && stands_still) return 0;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
 void read_clock(Warp& w, const Instruction& i) {
-  const auto now = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
+  const uint64_t now = timer_or_clock(i.immediate != 0);
   if (i.flags)
     write_lanes<uint64_t>(w, i.d, [&](int) { return now; });
   else
@@ -354,6 +361,7 @@ bool decode_mov(Coder& coder, const Statement& s, Modifiers& m, Instruction& i) 
       (from.special == Special::clock || from.special == Special::clock64 || from.special == Special::globaltimer)) {
     i.run = read_clock;
     i.flags = bits == 64;
+    i.immediate = from.special == Special::globaltimer;
     i.d = coder.destination(to, bits);
     return coder.bits_of(from) == bits;
   }

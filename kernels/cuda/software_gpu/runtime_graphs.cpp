@@ -2,6 +2,7 @@
 // in its order; a capture ends without a graph if something waited for the stream meanwhile.
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -55,6 +56,13 @@ cudaGraph_t end_capture(cudaStream_t handle) {
     throw CallError{cudaErrorStreamCaptureInvalidated, "something waited for the stream while it was captured"};
   live_handles<cudaGraph_t>().insert(graph.get());
   return graph.release();
+}
+
+// The capture is over whatever its end returns, also an error that a test asked for.
+void forget_capture(cudaStream_t handle) {
+  const std::lock_guard lock(runtime_mutex());
+  for (SoftwareDevice& device : devices())
+    if (device.streams.contains(handle)) handle->captured.reset();
 }
 
 cudaGraphExec_t instantiate(cudaGraph_t graph) {
@@ -130,7 +138,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return runtime_call("cudaStreamBeginCapture", true, [&] { begin_capture(stream); });
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  return runtime_call("cudaStreamEndCapture", true, [&] { *graph = nullptr, *graph = end_capture(stream); });
+  const cudaError_t status =
+      runtime_call("cudaStreamEndCapture", true, [&] { *graph = nullptr, *graph = end_capture(stream); });
+  if (status != cudaSuccess) forget_capture(stream);
+  return status;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
   return runtime_call("cudaGraphInstantiate", true, [&] {

@@ -2,6 +2,7 @@
 // bytes.
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <ratio>
 
@@ -10,7 +11,11 @@
 namespace halfmark::kernels::software_gpu {
 namespace {
 
+// With HALFMARK_SOFTWARE_GPU_TIMES from each event to the next so many milliseconds, whatever lies between.
 double now() {
+  static const char* const step = std::getenv("HALFMARK_SOFTWARE_GPU_TIMES");
+  static double at = 0;
+  if (step) return at += std::strtod(step, nullptr);
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
