@@ -192,7 +192,7 @@ const std::vector<SuiteRow>& full() {
        {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
         "steps=100 optimizer=adamw storage=kahan"}},
       {kOfRecipes, kRecipes, {"error", "range", "memory", "convergence"}},
-      {kOfRecipes, {"fp16-sum16"}, {"error"}},
+      {kOfRecipes, {"fp16-sum16", "amp-fp16-reduced", "amp-bf16-reduced"}, {"error"}},
       {{"linear", "logistic", "mlp", "gpt", "bert", "lenet5/b64_c1_s28"}, kQuantized, {"error", "range", "memory"}},
       {kOfRecipes, kQuantized, {"quantization"}, {"steps=1", "steps=10", "steps=100"}},
       {kOfRecipes, kQuantized, {"convergence"}},

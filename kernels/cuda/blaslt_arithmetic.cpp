@@ -77,7 +77,12 @@ Refusal needs_capability(int needed, int capability, std::string_view what) {
 // Partial sums as Math states them. Each has the same number of terms whatever the tile of the algorithm is: tiles are
 // up to 128 deep.
 Refusal split(const Math& math, DType out, int64_t depth, BlasltArithmetic& result) {
-  if (math.split_k == 1) return {};
+  if (math.split_k == 1) {
+    // Both other schemes keep partial sums in the type of the result.
+    if (math.partial == format_of(out) && math.partial != math.accumulate)
+      result.reductions |= CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    return {};
+  }
   constexpr int64_t kDeepest = 128;
   if (depth % (math.split_k * kDeepest) != 0)
     return "splits sums into equal parts only if each has a multiple of " + std::to_string(kDeepest) +

@@ -71,6 +71,18 @@ TEST_F(LibraryRows, AlgorithmsAreComparedByTheirTimes) {
   EXPECT_EQ(image.values[0], 2 * 9 * 40);
 }
 
+// The library splits sums by itself. Its partial sums are in the type of the result only where that is permitted.
+TEST_F(LibraryRows, PartialSumsInTheTypeOfTheResultArePermittedOrNot) {
+  const Planted planted("lists-backwards");
+  const Ran wide = multiply(gpu(), 160, DType::f16, {}, 1, 2),
+            narrow = multiply(gpu(), 160, DType::f16, {.partial = kFp16}, 1, 2),
+            of_f32 = multiply(gpu(), 160, DType::f32, {.partial = kFp16}, 1, 2);
+  EXPECT_NE(wide.choice().find("split-K 2, reduction 2"), std::string::npos) << wide.choice();
+  EXPECT_NE(narrow.choice().find("split-K 2, reduction 4"), std::string::npos) << narrow.choice();
+  EXPECT_NE(of_f32.choice().find("split-K 2, reduction 2"), std::string::npos) << of_f32.choice();
+  EXPECT_EQ(narrow.values[0], 320);
+}
+
 // FAST_TF32 permits fp32: the library may list it first, with or without regard to the mask.
 TEST_F(LibraryRows, Tf32IsNotFp32WhateverTheLibraryListsFirst) {
   const Planted planted("ignores-mask,lists-backwards");

@@ -14,7 +14,9 @@ namespace halfmark::kernels {
 struct Math {
   Format multiply = kFp32;    // operands are rounded to this format first (tf32); products are exact
   Format accumulate = kFp32;  // after every addition
-  Format partial = kFp32;     // of the split-K partial sums
+  // Of the split-K partial sums. With split_k 1 a library may split a sum or not; partial sums are then in the format of the
+  // sums, or also in that of the result if `partial` is it.
+  Format partial = kFp32;
   int split_k = 1;
   // fp8 only: whether the sums of an instruction may have fewer bits than `accumulate` over all of k. If not, a device with
   // such an instruction (Ada, Hopper: 13 fraction bits) adds partial sums of at most 128 products in `accumulate`.
