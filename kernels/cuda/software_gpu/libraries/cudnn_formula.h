@@ -51,6 +51,10 @@ size_t attention_workspace(const Formula& formula);  // bytes
 std::vector<double> read_tensor(const FormulaTensor& tensor, const void* memory);
 void write_tensor(const FormulaTensor& tensor, void* memory, const std::vector<double>& values);
 
+// Throws Fault if an operand and a result, both packed, share memory.
+void check_apart(const std::vector<FormulaTensor>& operands, const std::vector<FormulaTensor>& results,
+                 const std::map<int64_t, void*>& pointers);
+
 // As enqueued work; throws Fault. `pointers`: of memory_of(), by id. `is_faulty`: with the faults that tests plant.
 void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, bool is_faulty);
 

@@ -211,6 +211,15 @@ std::vector<double> read_tensor(const FormulaTensor& tensor, const void* memory)
   for (const int64_t one : at) values.push_back(by_offset[one]);
   return values;
 }
+void check_apart(const std::vector<FormulaTensor>& operands, const std::vector<FormulaTensor>& results,
+                 const std::map<int64_t, void*>& pointers) {
+  const auto whole = [&](const FormulaTensor& one) {
+    return Runs{pointers.at(one.id), dtype_of(one.type), {0}, static_cast<int64_t>(count(one.extents))};
+  };
+  for (const FormulaTensor& result : results)
+    for (const FormulaTensor& operand : operands)
+      if (!operand.by_value) check_apart(whole(operand), whole(result));
+}
 void write_tensor(const FormulaTensor& tensor, void* memory, const std::vector<double>& values) {
   const std::vector<int64_t> at = offsets_of(tensor);
   std::map<int64_t, double> by_offset;

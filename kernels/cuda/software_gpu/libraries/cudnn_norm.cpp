@@ -152,6 +152,18 @@ class NormLayer final : public Layer {
   size_t workspace() const override { return n_.backward ? 256 : 0; }
 
   void compute(const std::map<int64_t, void*>& pointers) const override {
+    const auto there = [](std::initializer_list<const std::optional<FormulaTensor>*> all) {
+      std::vector<FormulaTensor> found;
+      for (const auto* one : all)
+        if (*one) found.push_back(**one);
+      return found;
+    };
+    if (n_.backward)
+      check_apart(there({&n_.x, &n_.dy, &n_.scale, &n_.mean, &n_.inverse}), there({&n_.dx, &n_.dscale, &n_.dshift}),
+                  pointers);
+    else
+      check_apart(there({&n_.x, &n_.scale, &n_.shift, &n_.running_mean, &n_.running_variance}),
+                  there({&n_.y, &n_.mean, &n_.inverse, &n_.next_mean, &n_.next_variance}), pointers);
     if (n_.backward)
       backward(pointers);
     else

@@ -60,6 +60,10 @@ class PoolLayer final : public Layer {
   }
 
   void compute(const std::map<int64_t, void*>& pointers) const override {
+    const FormulaTensor &from = p_.backward ? p_.y : p_.x, &to = p_.backward ? p_.x : p_.y;
+    std::vector<FormulaTensor> operands{from}, results{to};
+    if (p_.indices) (p_.backward ? operands : results).push_back(*p_.indices);
+    check_apart(operands, results, pointers);
     if (p_.backward)
       backward(pointers);
     else
