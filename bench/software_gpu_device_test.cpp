@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "bench/software_gpu_failures_testing.h"
@@ -93,6 +94,39 @@ TEST_F(SoftwareGpuDevice, ThatCannotBeOpenedLeavesNothingBehind) {
   EXPECT_EQ(calls_of(run, "cudaEventDestroy"), 2u);
   EXPECT_EQ(calls_of(run, "cudaStreamCreateWithFlags"), calls_of(run, "cudaStreamDestroy"));
   EXPECT_EQ(calls_of(run, "nvmlInit_v2"), calls_of(run, "nvmlShutdown"));
+}
+
+// Of two GPUs: a call that fails costs one case of one of them, also where it ends the context of that one (700,
+// cudaErrorIllegalAddress).
+TEST_F(SoftwareGpuDevice, ThatFailsLeavesTheOtherOne) {
+  const std::string two = "HALFMARK_SOFTWARE_GPU=sm_90,sm_75 ";
+  const std::string cases =
+      "run --device cuda:0 --device cuda:1 --no-probes linear/b4_i16_o8 fp32 amp-fp16 error range";
+  const Ran base = ran(two, cases);
+  ASSERT_EQ(base.code, 0) << base.err;
+  ASSERT_TRUE(base.report);
+  const auto expected = by_id(*base.report);
+  EXPECT_EQ(expected.size(), 8u);
+  std::set<std::string> lost_devices;
+  for (const char* name : {"cudaSetDevice", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaStreamSynchronize"})
+    for (const uint64_t part : {1, 3})
+      for (const int status : {801, 700}) {
+        const std::string request = fmt::format("{}:{}:{}", name, calls_of(base, name) * part / 4, status);
+        SCOPED_TRACE(request);
+        const Ran run = ran(two + "HALFMARK_SOFTWARE_GPU_FAIL=" + request, cases);
+        ASSERT_TRUE(run.report) << run.err;
+        const auto found = by_id(*run.report);
+        int lost = 0;
+        for (const Record& record : run.report->records) {
+          if (found.at(record.id) == expected.at(record.id)) continue;
+          const std::string words = own_words(found.at(record.id).dump());
+          EXPECT_TRUE(says(words, name) || says(words, ": cudaError")) << record.id;
+          if (record.status == Status::failed) ++lost, lost_devices.insert(record.device);
+        }
+        EXPECT_LE(lost, 1);
+        EXPECT_EQ(run.code, lost) << run.err;
+      }
+  EXPECT_EQ(lost_devices.size(), 2u);
 }
 
 }  // namespace

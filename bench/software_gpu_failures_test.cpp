@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -146,7 +148,7 @@ class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterfa
 };
 
 // The parts run at the same time. Each place in the code that calls a function is asked to fail at its first call, which
-// is often while the environment is probed, and at its last one.
+// is often while the environment is probed, and at its last one. HALFMARK_LONG=1: also in the whole smoke suite.
 constexpr size_t kParts = 6;
 
 std::set<std::string> requests_of(const FailedRun& which, const Call& call) {
@@ -165,7 +167,9 @@ std::set<std::string> requests_of(const FailedRun& which, const Call& call) {
 TEST_P(SoftwareGpuFailures, OfEachCallSiteCostOneCaseAtMost) {
   std::set<std::pair<std::string, std::string>> known;
   size_t number = 0;
-  for (const FailedRun& which : kFailedRuns) {
+  std::vector<FailedRun> runs(std::begin(kFailedRuns), std::end(kFailedRuns));
+  if (std::getenv("HALFMARK_LONG")) runs.push_back({"", "run --suite smoke --device cuda:0 --no-probes", "", false});
+  for (const FailedRun& which : runs) {
     SCOPED_TRACE(which.arguments);
     const Ran base = ran(which.variables, which.arguments);
     ASSERT_EQ(base.code, 0) << base.err;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -117,6 +118,28 @@ TEST_F(CheckCommand, FindsInvertedBitsInProductsOfLibraries) {
   ASSERT_GT(check["wrong"], 0);
   for (const auto& wrong : check["wrong_results"])
     EXPECT_EQ(std::popcount(code_of(wrong["expected"]) ^ code_of(wrong["got"])), 1) << wrong;
+}
+
+class SlowCheckCommand : public CheckCommand {};
+
+// One round has 33,554,432 results of 32 bits, so that one of them is wrong at least.
+TEST_F(SlowCheckCommand, FindsOneInvertedBitInABillionOfProducts) {
+  if (!has_software_gpu()) GTEST_SKIP() << "built without CUDA";
+  const nlohmann::json check = checked("--matmuls-only --shape 1024x4096x16 --types 'f16>f32'", "1000000000", 1);
+  EXPECT_EQ(check["results"], 33554432);
+  EXPECT_TRUE(check["wrong"] == 1 || check["wrong"] == 2) << check["wrong"];
+  for (const auto& wrong : check["wrong_results"])
+    EXPECT_EQ(std::popcount(code_of(wrong["expected"]) ^ code_of(wrong["got"])), 1) << wrong;
+}
+
+// HALFMARK_LONG=1: two minutes, because the instructions are interpreted. The place of the bit is drawn from a fixed seed,
+// and is among those of the first round.
+TEST_F(SlowCheckCommand, FindsOneInvertedBitInABillionOfMatrixInstructions) {
+  if (!has_software_gpu()) GTEST_SKIP() << "built without CUDA";
+  if (!std::getenv("HALFMARK_LONG")) GTEST_SKIP() << "takes minutes: with HALFMARK_LONG=1 only";
+  const nlohmann::json check = checked("--instructions-only", "1000000000", 1);
+  EXPECT_EQ(check["wrong"], 1) << check["results"];
+  EXPECT_EQ(check["wrong_on_multiprocessor"].size(), 1u) << check["wrong_on_multiprocessor"];
 }
 
 }  // namespace
