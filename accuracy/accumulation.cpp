@@ -170,7 +170,11 @@ Findings measure_accumulation(const TrialSpec& spec) {
     const int64_t depth = int64_t{1} << power;
     const Errors found = errors_at(spec, data, depth, math, stored);
     const auto k = static_cast<double>(depth);
-    const double partial = math.split_k > 1 ? (math.split_k + 1) * math.partial.unit_roundoff() : 0;
+    // With split_k 1 a library may split a sum as it likes: without bound if its partial sums may be narrow.
+    const bool may_split = math.split_k == 1 && math.partial.fraction_bits < math.accumulate.fraction_bits;
+    const double partial = may_split          ? HUGE_VAL
+                           : math.split_k > 1 ? (math.split_k + 1) * math.partial.unit_roundoff()
+                                              : 0;
     const double gamma = k * u < 1 ? k * u / (1 - k * u) + partial : HUGE_VAL;
     // 1 - P = sums 2 K exp(-lambda^2 (1 - u)^2 / 2) = 0.01
     const double lambda = std::sqrt(2 * std::log(200 * sums * k)) / (1 - u);

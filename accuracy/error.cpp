@@ -134,6 +134,8 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
   if (!weight || square == 0) return {};
 
   const Math& math = spec.policy->math;
+  // A library may split a sum into any number of partial sums, each rounded to `partial`.
+  if (math.split_k == 1 && math.partial.fraction_bits < math.accumulate.fraction_bits) return {};
   const double area = weight->rank() == 4 ? static_cast<double>((*weight)[2] * (*weight)[3]) : 1;
   const int64_t products = weight->elements() / (*weight)[0];  // in each sum
   const double terms = static_cast<double>(products) + 1;

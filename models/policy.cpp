@@ -83,15 +83,16 @@ std::vector<Policy> policy_table() {
        .scaler = dynamic},
       // As amp-fp16, with torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = True, PyTorch's default.
       {.name = "amp-fp16-reduced",
-       .about = "as amp-fp16, libraries may keep partial sums of a matrix product in f16 (PyTorch's default)",
+       .about = "as amp-fp16, cublasLt may keep partial sums of a matrix product in f16 (PyTorch's default); equal "
+                "elsewhere",
        .param = f32,
        .low = f16,
        .batch_norm = f32,
        .state = f32,
        .grad = f32,
        .rules = autocast,
-       .scaler = dynamic,
-       .math = {.partial = kFp16}},
+       .math = {.partial = kFp16},
+       .scaler = dynamic},
       // apex/fp16_utils/fp16_optimizer.py with network_to_half: parameters in f16 but those of batch norm, each with an f32
       // copy that the optimizer updates from an f32 copy of the gradient; loss.float() is scaled. BN_convert_float makes float
       // only batch norms that are affine.
@@ -135,7 +136,8 @@ std::vector<Policy> policy_table() {
        .rules = autocast},
       // As amp-bf16, with allow_bf16_reduced_precision_reduction = True, PyTorch's default.
       {.name = "amp-bf16-reduced",
-       .about = "as amp-bf16, libraries may keep partial sums of a matrix product in bf16 (PyTorch's default)",
+       .about = "as amp-bf16, cublasLt may keep partial sums of a matrix product in bf16 (PyTorch's default); equal "
+                "elsewhere",
        .param = f32,
        .low = bf16,
        .batch_norm = f32,

@@ -191,13 +191,19 @@ std::vector<std::pair<std::string, double>> attainable_of(Device& device) {
   }
   const int64_t n = is_gpu(device) ? 4096 : 1024;
   const double work = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  const auto add = [&](std::string_view name, std::optional<double> seconds) {
-    if (seconds) facts.emplace_back(fmt::format("attainable.matmul.{}", name), work / *seconds);
+  // Without memory for its operands a product has no rate; the others have theirs.
+  const auto add = [&](std::string_view name, const std::function<std::optional<double>()>& seconds_of_product) {
+    try {
+      if (const auto seconds = seconds_of_product())
+        facts.emplace_back(fmt::format("attainable.matmul.{}", name), work / *seconds);
+    } catch (const Error&) {
+      if (const std::string lost = device.lost(); !lost.empty()) throw Error(lost);
+    }
   };
-  for (const Product& product : products()) add(product.name, seconds_of(device, n, product));
+  for (const Product& product : products()) add(product.name, [&] { return seconds_of(device, n, product); });
   for (const BlockFormat& format : block_formats()) {
-    if (format.name == "mxfp8-e4m3") add("mxfp8", seconds_of(device, n, format));
-    if (format.name == "nvfp4") add("nvfp4", seconds_of(device, n, format));
+    if (format.name == "mxfp8-e4m3") add("mxfp8", [&] { return seconds_of(device, n, format); });
+    if (format.name == "nvfp4") add("nvfp4", [&] { return seconds_of(device, n, format); });
   }
   return facts;
 }
@@ -207,9 +213,9 @@ const std::vector<MetricRow>& roofline_table() {
       {"roofline.bytes", "B", Better::neither, Kind::information,
        "bytes of the operands of all operations of a training step, each counted once in each operation that uses it"},
       {"roofline.flops", "FLOP", Better::neither, Kind::information,
-       "of the products of a training step, at the type that they multiply (f16-fp16-sums: with fp16 sums); a "
-       "multiply-add "
-       "is two"},
+       "of the products of a training step as computed, at the type that they multiply (f16-fp16-sums: with fp16 "
+       "sums); a "
+       "multiply-add is two. Of nvfp4 the zeros that fill a depth are among them"},
       {"roofline.intensity", "FLOP/B", Better::neither, Kind::information, "work.flops of a step / roofline.bytes"},
       {"roofline.share", "1", Better::neither, Kind::information,
        "least seconds of a step / time.step; the least: the larger of roofline.flops / roofline.attainable_matmul and "
@@ -221,7 +227,10 @@ const std::vector<MetricRow>& roofline_table() {
        "run"},
       {"roofline.attainable_matmul", "FLOP/s", Better::neither, Kind::information,
        "of a large square matmul of the step's type by the fastest row of the device, best of several, once in a run; "
-       "of several types, the rate of all when each has its own"},
+       "of "
+       "several types, the rate of all when each has its own. fp8: e4m3 with one scale and fast accumulation; mxfp8 "
+       "and nvfp4: "
+       "with bringing scales into the library's layout"},
   };
   return rows;
 }

@@ -57,8 +57,8 @@ double host_seconds(TimedStep& step, Device& device) {
 // device is too short for it.
 void write_time_of_device(TimedStep& step, Device& device, FindingsWriter& out) {
   constexpr int kHostTimes = 3;
-  constexpr double kLong = 0.1, kLongestPause = 1;    // seconds
-  if (!device.time_after_pause(1e-3, [] {})) return;  // a CPU
+  constexpr double kLong = 0.1, kLongestPause = 1;  // seconds
+  if (!can_pause(device)) return;                   // a CPU
   std::vector<double> host{host_seconds(step, device)};
   while (host.size() < kHostTimes && host[0] < kLong) host.push_back(host_seconds(step, device));
   double pause = 2 * median(host);

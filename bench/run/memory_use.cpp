@@ -40,11 +40,13 @@ const std::vector<MetricRow>& memory_table() {
         {"memory.slope", "B", Better::lower, Kind::exact,
          "growth of the allocated bytes per step, measured after each step; more than 0 is a leak"},
         {"memory.pool", "B", Better::lower, Kind::information,
-         "on a GPU, after the last step: bytes allocated for tensors and scratch, with blocks that are kept for reuse"},
-        {"memory.beside", "B", Better::lower, Kind::information,
-         "on a GPU, then: bytes of the process beside what its devices allocated, for context, code and libraries; "
-         "absent "
-         "where NVML does not tell or other processes use the GPU"},
+         "on a GPU, after the last step: bytes of the allocator's blocks, those that it keeps for reuse included"},
+        {"memory.outside_pool", "B", Better::neither, Kind::information,
+         "on a GPU, then: bytes in use since the process opened the GPU that its allocator does not hold: context, "
+         "code and "
+         "libraries, those of earlier cases of the run included; absent where NVML does not tell or other processes "
+         "compute "
+         "on the GPU"},
         {"memory.predicted", "B", Better::lower, Kind::information,
          "memory.tensors at train, computed from shapes, dtypes, cast rules, optimizer and batch: the largest sum of "
          "weights, master copies, gradients, optimizer state, running statistics, batch, copies of weights, what the "
@@ -90,6 +92,7 @@ Findings measure_memory(const TrialSpec& given) {
   // A separate device if possible: packed weights and plans of earlier cases must not be counted.
   TrialSpec spec = given;
   spec.device = open_device(given.device->name());
+  spec.device->return_kept_memory();  // blocks of earlier cases are no part of the pool
   MemoryLedger& ledger = spec.device->memory();
   Trial trial(spec);
   FindingsWriter out(memory_table());
@@ -135,7 +138,7 @@ Findings measure_memory(const TrialSpec& given) {
   out.number("memory.slope", "", (static_cast<double>(ledger.live().total) - before) / steps);
   if (const auto process = spec.device->process_memory()) {
     out.number("memory.pool", "", process->pool);
-    if (!std::isnan(process->beside)) out.number("memory.beside", "", process->beside);
+    if (!std::isnan(process->outside_pool)) out.number("memory.outside_pool", "", process->outside_pool);
   }
   return out.take();
 }

@@ -36,13 +36,14 @@ std::optional<Times> times_behind_pause(Trial& trial, double pause) {
 const std::vector<MetricRow>& operation_table() {
   static const std::vector<MetricRow> rows = {
       {"time.operation", "s", Better::lower, Kind::information,
-       "seconds of a hot step in all calls of an operation: cast is conversions, reorder layout changes; median of 9 "
-       "steps. On a GPU between events, which add about a microsecond to each call, without waits for launches"}};
+       "seconds of a hot step in all calls of an operation: cast is conversions, reorder layout changes, without those "
+       "that a kernel of another operation makes itself; median of 9 steps. On a GPU between events, which add about a "
+       "microsecond to each call, and without waits for launches: absent where a pause does not cover them"}};
   return rows;
 }
 
 void write_operation_seconds(Trial& trial, FindingsWriter& out) {
-  const bool is_host = !trial.device().time_after_pause(1e-3, [] {});
+  const bool is_host = !can_pause(trial.device());
   double pause = kFirstPause;
   const auto take = [&]() -> std::optional<Times> {
     if (is_host) return times_of_host(trial);

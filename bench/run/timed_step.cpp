@@ -13,6 +13,12 @@ void launch_step(Trial& trial) {
   trial.enqueue_update();
 }
 
+bool can_pause(Device& device) {
+  for (const double pause : {1e-3, 1e-2, 0.1, 1.0})
+    if (device.time_after_pause(pause, [] {})) return true;
+  return false;
+}
+
 bool is_timed_as_graph(const TrialSpec& spec) {
   const auto launch = spec.axes.find(std::string(kLaunchAxis));
   return launch != spec.axes.end() && launch->second == "graph";

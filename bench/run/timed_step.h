@@ -18,6 +18,9 @@ inline constexpr std::string_view kLaunchAxis = "launch";
 // Forward, backward and update, without waiting for the device. Its first call compiles and plans.
 void launch_step(Trial& trial);
 
+// Whether the device can idle while the host enqueues work for it: a GPU. A host that is interrupted for a second gives false.
+bool can_pause(Device& device);
+
 bool is_timed_as_graph(const TrialSpec& spec);
 
 class TimedStep {

@@ -185,6 +185,7 @@ std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
       {"peak clock", std::to_string(attribute(index_, cudaDevAttrClockRate)) + " kHz"},
       {"peak memory clock", std::to_string(attribute(index_, cudaDevAttrMemoryClockRate)) + " kHz"},
       {"ecc", properties.ECCEnabled ? "on" : "off"}};
+  if (!hardware_described().empty()) facts.emplace_back("numerics", hardware_described());
   for (auto& fact : nvml_->facts()) facts.push_back(std::move(fact));
   for (auto& version : library_versions()) facts.push_back(std::move(version));
   return facts;
@@ -255,6 +256,11 @@ void CudaDevice::release_cached() noexcept {
     block_sizes_.erase(memory);
   }
   free_.clear();
+}
+
+void CudaDevice::return_kept_memory() {
+  synchronize();
+  release_cached();
 }
 
 // Copies are synchronous: the caller may use the host memory as soon as they return.
@@ -363,7 +369,7 @@ std::unique_ptr<TimeMarks> CudaDevice::time_marks() {
 std::optional<ProcessMemory> CudaDevice::process_memory() {
   double pool = 0;
   for (const auto& [memory, bytes] : block_sizes_) pool += static_cast<double>(bytes);
-  return ProcessMemory{pool, GpuUse::of(index_).beside_devices(*nvml_)};
+  return ProcessMemory{pool, GpuUse::of(index_).outside_pool(*nvml_)};
 }
 
 bool CudaDevice::take_back(RecordedGraph& graph) noexcept {

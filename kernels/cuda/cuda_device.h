@@ -35,6 +35,7 @@ class CudaDevice : public Device {
   std::string numerics() const override { return hardware_numerics(); }
   void* allocate(size_t bytes) override;
   void release(void* memory, size_t bytes) noexcept override;
+  void return_kept_memory() override;
   void copy_in(void* device_memory, const void* host, size_t bytes) override;
   void clear(void* device_memory, size_t bytes) override;
   void copy_out(void* host, const void* device_memory, size_t bytes) override;

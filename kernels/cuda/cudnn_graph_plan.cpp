@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <new>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -79,6 +80,9 @@ GraphPlan::GraphPlan(CudaDevice& device, std::string what, TensorCores tensor_co
   device.activate();
   try {
     prepare(device, tensor_cores, graph, trial);
+  } catch (const Unsupported& error) {
+    wait_for(device);
+    refusal_ = error.what();
   } catch (const Error& error) {
     throw_if_lost(device, error);
     refusal_ = std::string("failed: ") + error.what();
@@ -143,6 +147,10 @@ double largest_of(const Tensor& tensor) { return largest_among(tensor.values());
 
 Tensor tried_values(Device& device, const Shape& shape, DType dtype, Layout layout, uint64_t seed, double mean) {
   constexpr size_t kPeriod = 1'000'003;  // a prime, so that no two lines are alike; drawing takes long
+  // The host compares, with 8 bytes for each number of several tensors.
+  constexpr int64_t kMost = int64_t{1} << 26;
+  if (shape.elements() > kMost)
+    throw Unsupported("is compared with the row cuda on up to " + std::to_string(kMost) + " numbers");
   const RandomKey key(seed);
   std::vector<double> values(static_cast<size_t>(shape.elements()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = i < kPeriod ? mean + key.normal(i) : values[i - kPeriod];

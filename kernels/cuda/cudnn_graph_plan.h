@@ -63,7 +63,7 @@ template <class Op>
 void run_own_row(Device& device, const Op& op) {
   for (const Kernel<Op>& row : device.kernels().of<Op>())
     if (row.name == "cuda" && !row.refuses(device, op)) return run_with(row, op);
-  throw Error("no row to compare with");
+  throw Unsupported("has no row to be compared with");
 }
 
 // Throws Error if an operand begins elsewhere than at a multiple of 16 bytes, which the graphs promise. Refusals cannot depend

@@ -1,6 +1,6 @@
 // Rows `cudnn`: max and average pooling by the graph API. They come after halfmark's own rows and are used only if their
 // results agree with those (cudnn_graph_plan.h). cuDNN's index of a maximum is its place in the window, row by row, the first
-// one on a tie, as the operation keeps it.
+// one on a tie and the last of several NaN, as the operation keeps it.
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>

@@ -13,17 +13,23 @@ GpuUse& GpuUse::of(int index) {
   return (*all)[index];
 }
 
+namespace {
+// NaN also where other processes compute on the GPU: what they take changes.
+double used_by_us(const Nvml& nvml) {
+  return nvml.state().other_processes == 0 ? nvml.used_memory() : DeviceState::kUnknown;
+}
+}  // namespace
+
 void GpuUse::opens(const Nvml& nvml) {
   const std::lock_guard lock(mutex_);
-  if (!is_open_) before_ = nvml.used_memory();
+  if (!is_open_) before_ = used_by_us(nvml);
   is_open_ = true;
 }
 
-double GpuUse::beside_devices(const Nvml& nvml) {
+double GpuUse::outside_pool(const Nvml& nvml) {
   const std::lock_guard lock(mutex_);
-  if (nvml.state().other_processes != 0) return DeviceState::kUnknown;
-  const double beside = nvml.used_memory() - before_ - static_cast<double>(held_.load());
-  return beside >= 0 ? beside : DeviceState::kUnknown;
+  const double outside = used_by_us(nvml) - before_ - static_cast<double>(held_.load());
+  return outside >= 0 && !is_lost_ ? outside : DeviceState::kUnknown;
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -18,16 +18,17 @@ class GpuUse {
   void opens(const Nvml& nvml);  // a device, before it has a context; the first one counts
   void takes(size_t bytes) { held_ += static_cast<int64_t>(bytes); }
   void gives_back(size_t bytes) { held_ -= static_cast<int64_t>(bytes); }
-  void loses_context() { held_ = 0; }
+  void loses_context() { is_lost_ = true; }
 
   // Bytes that came into use since no device was open, less what devices hold: context, code and libraries. NaN: NVML does not
   // tell, or other processes use the GPU too.
-  double beside_devices(const Nvml& nvml);
+  double outside_pool(const Nvml& nvml);
 
  private:
   std::mutex mutex_;
   bool is_open_ = false;
-  double before_ = 0;  // bytes in use
+  std::atomic<bool> is_lost_ = false;  // then its memory is given back, and nothing more is told
+  double before_ = 0;                  // bytes in use; NaN: not known
   std::atomic<int64_t> held_ = 0;
 };
 

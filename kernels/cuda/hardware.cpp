@@ -6,6 +6,7 @@
 namespace halfmark::kernels::cuda {
 
 std::string hardware_numerics() { return {}; }
+std::string hardware_described() { return {}; }
 bool hardware_compares_times() { return true; }
 
 void* cublas_function(const char* name, std::string& reason) {

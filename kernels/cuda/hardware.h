@@ -8,6 +8,7 @@ namespace halfmark::kernels::cuda {
 
 // Device::numerics(): empty for a GPU. Otherwise times are not valid, and reports say what the device is.
 std::string hardware_numerics();
+std::string hardware_described();  // what the report says of it: as numerics(), also where a test has times measured
 
 // Whether algorithms of libraries are compared by their times, which are valid on a GPU only.
 bool hardware_compares_times();

@@ -1,4 +1,4 @@
-// Rows of pooling and layout conversion; their kernels are in images.cu. cuDNN's pooling does not return indices.
+// Rows of pooling and layout conversion; their kernels are in images.cu.
 #include <cstdint>
 #include <initializer_list>
 

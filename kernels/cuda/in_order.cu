@@ -1,4 +1,5 @@
-// Batch norm whose sums are rounded after each addition: a thread adds a channel, and computes the bits of the CPU's reference.
+// Batch norm whose sums are rounded after each addition: a thread adds a channel. Mean and variance have the bits of
+// the CPU's reference.
 #include <cstdint>
 
 #include "kernels/cuda/arrays.cuh"

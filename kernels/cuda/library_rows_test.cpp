@@ -59,10 +59,10 @@ TEST_F(LibraryRows, EverySizeHasItsChoiceInTheRecord) {
 
 // As on a GPU: each algorithm is timed on random numbers, and proved on others before and after.
 TEST_F(LibraryRows, AlgorithmsAreComparedByTheirTimes) {
-  setenv("HALFMARK_SOFTWARE_GPU_TIMES", "1", 1);
+  setenv("HALFMARK_SOFTWARE_GPU_COMPARES", "1", 1);
   const Ran bf16 = multiply(gpu(), 72, DType::bf16, {}, 1.5, 2),
             tf32 = multiply(gpu(), 76, DType::f32, kTf32Math, 1, 3), image = convolve(gpu(), 40, DType::f16, {}, 2);
-  unsetenv("HALFMARK_SOFTWARE_GPU_TIMES");
+  unsetenv("HALFMARK_SOFTWARE_GPU_COMPARES");
   for (const Ran* ran : {&bf16, &tf32, &image})
     EXPECT_NE(ran->choice().find(", the fastest of "), std::string::npos) << ran->choice();
   EXPECT_EQ(bf16.choice().find("bf16 as fp16"), std::string::npos) << bf16.choice();
@@ -71,16 +71,32 @@ TEST_F(LibraryRows, AlgorithmsAreComparedByTheirTimes) {
   EXPECT_EQ(image.values[0], 2 * 9 * 40);
 }
 
+// 160 terms in two halves: 80 of 20.03125 and 80 of 0.3125 times that. fp16 has neither 1602.5 nor 500.78125.
+Ran multiply_in_halves(Device& device, DType dtype, const Math& math) {
+  constexpr int64_t kTerms = 160;
+  std::vector<double> left(kTerms, 1.0);
+  std::fill(left.begin() + kTerms / 2, left.end(), 0.3125);
+  const Tensor a = Tensor::from(device, {1, kTerms}, dtype, left),
+               b = Tensor::from(device, {kTerms, 8}, dtype, std::vector<double>(kTerms * 8, 20.03125));
+  Tensor out(device, {1, 8}, dtype);
+  KernelLog log;
+  run(Matmul{.a = a, .b = b, .out = out, .math = math});
+  const LoggedKernel entry = log.entries().at(0);
+  return {entry.row, entry.refusals, entry.choices, out.values()};
+}
+
 // The library splits sums by itself. Its partial sums are in the type of the result only where that is permitted.
 TEST_F(LibraryRows, PartialSumsInTheTypeOfTheResultArePermittedOrNot) {
   const Planted planted("lists-backwards");
-  const Ran wide = multiply(gpu(), 160, DType::f16, {}, 1, 2),
-            narrow = multiply(gpu(), 160, DType::f16, {.partial = kFp16}, 1, 2),
-            of_f32 = multiply(gpu(), 160, DType::f32, {.partial = kFp16}, 1, 2);
+  const Ran wide = multiply_in_halves(gpu(), DType::f16, {}),
+            narrow = multiply_in_halves(gpu(), DType::f16, {.partial = kFp16}),
+            of_f32 = multiply_in_halves(gpu(), DType::f32, {.partial = kFp16});
   EXPECT_NE(wide.choice().find("split-K 2, reduction 2"), std::string::npos) << wide.choice();
   EXPECT_NE(narrow.choice().find("split-K 2, reduction 4"), std::string::npos) << narrow.choice();
   EXPECT_NE(of_f32.choice().find("split-K 2, reduction 2"), std::string::npos) << of_f32.choice();
-  EXPECT_EQ(narrow.values[0], 320);
+  EXPECT_EQ(of_f32.values[0], 1602.5 + 500.78125);
+  EXPECT_EQ(wide.values[0], 2104);    // the nearest number of fp16
+  EXPECT_EQ(narrow.values[0], 2102);  // of 1602 and 501
 }
 
 // FAST_TF32 permits fp32: the library may list it first, with or without regard to the mask.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/tensor/random.h"
+#include "kernels/cuda/random_bytes.h"
 
 namespace halfmark::kernels::cuda {
 
@@ -33,12 +33,8 @@ double number_of(DType dtype, int byte) {
 
 void Trial::set_random(void* memory, DType dtype, size_t elements, uint64_t seed) {
   if (elements == 0) return;
-  // Twice a prime: rows of usual lengths differ, and a dtype of half a byte fills whole bytes.
-  constexpr size_t kPeriod = 2 * 32771;
-  const RandomKey key(seed);
-  const size_t count = std::min(elements, kPeriod), bytes = bytes_for(dtype, elements);
-  std::vector<unsigned char> numbers(bytes_for(dtype, count));
-  for (size_t i = 0; i < count; ++i) store(dtype, numbers.data(), i, key.normal(i));
+  const std::vector<unsigned char> numbers = random_bytes(dtype, elements, seed);
+  const size_t bytes = bytes_for(dtype, elements);
   device_.copy_in(memory, numbers.data(), numbers.size());
   // What is written is copied behind itself.
   auto* begin = static_cast<unsigned char*>(memory);

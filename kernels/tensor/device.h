@@ -61,8 +61,8 @@ class TimeMarks {
 
 // What a process has on a GPU, in bytes.
 struct ProcessMemory {
-  double pool = 0;                        // allocated for tensors, blocks that are kept for reuse included
-  double beside = DeviceState::kUnknown;  // context, code and libraries; NaN: not known
+  double pool = 0;                              // allocated for tensors, blocks that are kept for reuse included
+  double outside_pool = DeviceState::kUnknown;  // context, code and libraries; NaN: not known
 };
 
 // Not thread-safe: one thread at a time uses a device. Its kernels may use many threads internally.

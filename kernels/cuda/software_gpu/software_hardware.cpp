@@ -7,14 +7,19 @@
 
 namespace halfmark::kernels::cuda {
 
-// Code that only measures times is tested too; what it measures is still of a device that is called no GPU.
-std::string hardware_numerics() {
-  static const bool is_timed = std::getenv("HALFMARK_SOFTWARE_GPU_TIMES") != nullptr;
-  return is_timed ? "" : "software GPU: PTX interpreted on the CPU";
+namespace {
+bool is_timed() {
+  static const bool timed = std::getenv("HALFMARK_SOFTWARE_GPU_TIMES") != nullptr;
+  return timed;
 }
+}  // namespace
+
+// Code that only measures times is tested too.
+std::string hardware_numerics() { return is_timed() ? "" : hardware_described(); }
+std::string hardware_described() { return "software GPU: PTX interpreted on the CPU"; }
 
 // Tests of the comparison ask for it; else every run takes the library's first, so that its bits do not vary.
-bool hardware_compares_times() { return std::getenv("HALFMARK_SOFTWARE_GPU_TIMES") != nullptr; }
+bool hardware_compares_times() { return is_timed() || std::getenv("HALFMARK_SOFTWARE_GPU_COMPARES") != nullptr; }
 
 void* cublas_function(const char* name, std::string& reason) {
   void* function = software_gpu::cublas_function(name);
