@@ -3,6 +3,7 @@
 // because plans are kept.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
