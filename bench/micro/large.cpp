@@ -56,7 +56,7 @@ constexpr bool kIsOneOf = (std::is_same_v<Op, Ops> || ...);
 template <class Op>
 constexpr bool kIsProduct = kIsOneOf<Op, Matmul, BatchedMatmul, FusedMatmul, FusedMatmulBackward>;
 template <class Op>
-constexpr bool kIsConvolution = kIsOneOf<Op, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights>;
+constexpr bool kIsConvolution = kIsOneOf<Op, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, FusedConv2d>;
 template <class Op>
 constexpr bool kIsAttention = kIsOneOf<Op, Attention, AttentionBackward>;
 // The row plans, with memory, before it answers whether it supports the operation.
@@ -336,6 +336,8 @@ void register_row(const std::shared_ptr<Setting>& setting, const Kernel<Op>& ker
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::e4m3}) {
     if (dtype == DType::e4m3 && kIsProduct<Op> && kernel.name != "cublaslt") continue;  // no other has them
     if (dtype == DType::e4m3 && (kIsAttention<Op> || kernel.name == "cudnn")) continue;
+    const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
+    if (kIsOneOf<Op, FusedConv2d> && is_half && kernel.name == "cuda") continue;  // no row convolves them to f32
     const std::vector<LargeCase> cases = large_cases<Op>(dtype, setting->bytes);
     for (size_t number = 0; number < cases.size(); ++number)
       with_case<Op>(shapes, cases[number].axes, false, [&](const Op& op) {

@@ -54,6 +54,7 @@ inline double convolution_flops(const Tensor& y, const Tensor& w) {
   return 2.0 * static_cast<double>(y.elements() * (w.elements() / w.shape()[0]));
 }
 inline double flops_of(const Conv2d& op) { return convolution_flops(op.out, op.w); }
+inline double flops_of(const FusedConv2d& op) { return convolution_flops(op.out, op.w); }
 inline double flops_of(const Conv2dBackwardData& op) { return convolution_flops(op.dy, op.w); }
 inline double flops_of(const Conv2dBackwardWeights& op) { return convolution_flops(op.dy, op.dw); }
 // Two products forward, five backward: scores, and the gradients of the scores, q, k and v. All keys count.

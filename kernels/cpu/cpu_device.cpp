@@ -140,7 +140,7 @@ CpuDevice::CpuDevice(int threads) {
   add_host_rows(kernels_);
   add_upcast_rows(kernels_);
   add_half_fma_rows(kernels_);
-  add_fused_rows(kernels_), add_fused_norm_rows(kernels_);
+  add_fused_rows(kernels_), add_fused_convolution_rows(kernels_), add_fused_norm_rows(kernels_);
   add_reference_rows(kernels_);
   add_batched_rows(kernels_);
 }

@@ -16,7 +16,8 @@ void add_upcast_rows(KernelTable& table);
 void add_half_fma_rows(KernelTable& table);
 // Products with bias and activation: the device's own product, then host loops. After the rows of products.
 void add_fused_rows(KernelTable& table);
-void add_fused_norm_rows(KernelTable& table);  // likewise batch norm with ReLU, after the rows of batch norm
+void add_fused_convolution_rows(KernelTable& table);  // likewise convolutions with bias and ReLU
+void add_fused_norm_rows(KernelTable& table);         // likewise batch norm with ReLU, after the rows of batch norm
 
 // The slow, exact rows: any dtype, any Math. The last rows of every host device.
 void add_reference_rows(KernelTable& table);

@@ -1,8 +1,10 @@
-// Rows that use cuDNN only if it agrees with halfmark's own: norms and pooling, on a cuDNN that computes otherwise.
+// Rows that use cuDNN only if it agrees with halfmark's own: norms, pooling, and convolutions with bias and ReLU, on a cuDNN
+// that computes otherwise.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/library_rows_testing.h"
 
@@ -59,6 +61,18 @@ class ComparedRows : public LibraryRows {
     return answer(
         MaxPool2d{.x = x, .out = out, .indices = indices, .kernel_h = kernel, .kernel_w = kernel, .window = {}});
   }
+
+  // Of f16 with a filter of 3x3; why the row refuses, or what it chose.
+  std::string fused_convolution(int64_t height, bool has_bias = true, Layout layout = Layout::nhwc,
+                                DType of_bias = DType::f16) {
+    const Tensor none, x = Tensor::zeros(gpu(), {2, 8, height, 9}, DType::f16, layout),
+                       w = Tensor::zeros(gpu(), {16, 8, 3, 3}, DType::f16, layout),
+                       bias = has_bias ? Tensor::zeros(gpu(), {16}, of_bias) : none;
+    Tensor out(gpu(), {2, 16, height - 2, 7}, DType::f16, layout);
+    const FusedConv2d op{.x = x, .w = w, .bias = bias, .out = out};
+    const std::string said = answer(op);
+    return said == "takes it" ? gpu().kernels().of<FusedConv2d>().front().choice(gpu(), op) : said;
+  }
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -99,6 +113,38 @@ TEST_F(ComparedRows, RefuseACudnnThatComputesOtherwise) {
   EXPECT_TRUE(has(said, "engine 11 gives another variance than the row cuda")) << said;
 }
 
+TEST_F(ComparedRows, TakeAConvolutionWithBiasAndReluThatIsRoundedOnce) {
+  EXPECT_TRUE(has(fused_convolution(21), "engine 16 (tensor cores); the library's number 2 of"));
+  EXPECT_TRUE(has(fused_convolution(21, true, Layout::plain), "engine 16 (tensor cores)"));
+  EXPECT_TRUE(has(fused_convolution(21, false), "engine 16 (tensor cores)"));
+  EXPECT_EQ(fused_convolution(21, false, Layout::plain), "has no engine for this");
+  EXPECT_EQ(fused_convolution(21, true, Layout::nhwc, DType::f32), "takes image, filter, bias and result of one dtype");
+  for (const char* words : {"fusion-rounds-sums", "attention-loses-nan"}) {
+    const Planted planted(words);
+    const std::string said = fused_convolution(30 + static_cast<int64_t>(std::string(words).size()));
+    EXPECT_TRUE(has(said, "engine 17; the library's number 3 of")) << words << ": " << said;
+    EXPECT_TRUE(has(said, "; engine 16 gives ")) << words << ": " << said;
+  }
+}
+
+// A parameter may begin anywhere in a larger one. Which row runs is decided once for a shape.
+TEST_F(ComparedRows, OperandsOfAConvolutionMayBeginAnywhere) {
+  const Kernel<FusedConv2d>& row = gpu().kernels().of<FusedConv2d>().front();
+  ASSERT_EQ(row.name, "cudnn");
+  std::vector<double> values(32);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+  const Tensor all = Tensor::from(gpu(), {32}, DType::f16, values), w = Tensor::zeros(gpu(), {3, 1, 1, 1}, DType::f16),
+               images = Tensor::zeros(gpu(), {4, 1, 3, 1}, DType::f16);
+  Tensor results(gpu(), {4, 3, 3, 1}, DType::f16);
+  for (const int64_t first : {0, 1, 3}) {
+    const Tensor bias = all.slice(first, 3), x = images.slice(first == 3 ? 1 : first, 1);
+    Tensor out = results.slice(first, 1);
+    run_with(row, FusedConv2d{.x = x, .w = w, .bias = bias, .out = out});
+    for (size_t i = 0; i < 9; ++i)
+      EXPECT_EQ(out.values()[i], static_cast<double>(first) + static_cast<double>(i / 3)) << first;
+  }
+}
+
 // The graphs promise where operands begin.
 TEST_F(ComparedRows, AnOperandThatDoesNotBeginAtSixteenBytesIsAnError) {
   const Tensor none, all = Tensor::zeros(gpu(), {9, 6}, DType::f32), x = all.slice(1, 8),
@@ -126,6 +172,7 @@ TEST_F(ComparedRows, ACallThatFailsIsTheReasonOfARefusal) {
   }
   const Planted planted("cudnnBackendFinalize");
   EXPECT_TRUE(has(max_pool(41), "failed: cudnnBackendFinalize"));
+  EXPECT_TRUE(has(fused_convolution(41), "failed: cudnnBackendFinalize"));
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ void CudaDevice::open() {
   add_blaslt_rows(kernels_), add_blaslt_fused_rows(kernels_);
   add_cublas_rows(kernels_);
   add_scaled_rows(kernels_, *this);
-  add_cudnn_rows(kernels_), add_cudnn_attention_rows(kernels_, *this);
+  add_cudnn_rows(kernels_), add_cudnn_fused_convolution_row(kernels_), add_cudnn_attention_rows(kernels_, *this);
   add_own_rows(kernels_);
   add_cudnn_norm_rows(kernels_, *this), add_cudnn_pool_rows(kernels_);
   add_direct_rows(kernels_);

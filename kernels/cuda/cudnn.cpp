@@ -37,27 +37,7 @@ Problem problem(const Conv2dBackwardWeights& op) {
 Refusal arithmetic_of(const CudaDevice& device, const Problem& p, TensorCores& tensor_cores) {
   const DType dtype = p.x.dtype();
   if (p.w.dtype() != dtype || p.y.dtype() != dtype) return "takes image, filter and result of one dtype";
-  if (p.math.split_k != 1) return "chooses split-K itself: split_k must be 1";
-  if (p.math.fast_accumulate) return "does not support fast accumulation";
-  if ((dtype == DType::bf16 || p.math.multiply == kTf32) && device.compute_capability() < 80)
-    return "needs compute capability 8.0 for bf16 and tf32";
-  tensor_cores = TensorCores::allowed;
-  if (dtype == DType::f64) {
-    if (!holds(p.math.multiply, dtype) || p.math.accumulate != kFp64) return "computes f64 only in fp64";
-    return {};
-  }
-  // Compute type HALF does not guarantee FP16 sums, so it does not count as FP16 accumulation.
-  if (p.math.accumulate != kFp32) return "adds in fp32 (fp64 for f64), not " + std::string(p.math.accumulate.name);
-  if (holds(p.math.multiply, dtype)) {
-    if (dtype == DType::f32) tensor_cores = TensorCores::excluded;
-    return {};
-  }
-  if (dtype != DType::f32 || p.math.multiply != kTf32)
-    return "does not round " + std::string(name_of(dtype)) + " operands to " + std::string(p.math.multiply.name);
-  const char* off = std::getenv("NVIDIA_TF32_OVERRIDE");
-  if (off && std::string_view(off) == "0") return "TF32 is switched off by NVIDIA_TF32_OVERRIDE=0";
-  tensor_cores = TensorCores::needed;
-  return {};
+  return convolution_arithmetic(device, dtype, p.math, tensor_cores);
 }
 
 using Plans = std::unordered_map<Signature, std::unique_ptr<ConvolutionPlan>, SignatureHash>;
@@ -165,6 +145,30 @@ void add_row(KernelTable& table, Refusal (*refuses)(const Device&, const Op&), v
 }
 
 }  // namespace
+
+Refusal convolution_arithmetic(const CudaDevice& device, DType dtype, const Math& math, TensorCores& tensor_cores) {
+  if (math.split_k != 1) return "chooses split-K itself: split_k must be 1";
+  if (math.fast_accumulate) return "does not support fast accumulation";
+  if ((dtype == DType::bf16 || math.multiply == kTf32) && device.compute_capability() < 80)
+    return "needs compute capability 8.0 for bf16 and tf32";
+  tensor_cores = TensorCores::allowed;
+  if (dtype == DType::f64) {
+    if (!holds(math.multiply, dtype) || math.accumulate != kFp64) return "computes f64 only in fp64";
+    return {};
+  }
+  // Compute type HALF does not guarantee FP16 sums, so it does not count as FP16 accumulation.
+  if (math.accumulate != kFp32) return "adds in fp32 (fp64 for f64), not " + std::string(math.accumulate.name);
+  if (holds(math.multiply, dtype)) {
+    if (dtype == DType::f32) tensor_cores = TensorCores::excluded;
+    return {};
+  }
+  if (dtype != DType::f32 || math.multiply != kTf32)
+    return "does not round " + std::string(name_of(dtype)) + " operands to " + std::string(math.multiply.name);
+  const char* off = std::getenv("NVIDIA_TF32_OVERRIDE");
+  if (off && std::string_view(off) == "0") return "TF32 is switched off by NVIDIA_TF32_OVERRIDE=0";
+  tensor_cores = TensorCores::needed;
+  return {};
+}
 
 void add_cudnn_rows(KernelTable& table) {
   add_row<Conv2d>(table, forward_refuses, forward);

@@ -1,12 +1,19 @@
 #include "kernels/cuda/cudnn_convolution_graph.h"
 
+#include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "kernels/cuda/cudnn_tensor.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
 
 using namespace convolution_ids;
+
+// Of a pointwise operation. The header marks the name as deprecated and has no other.
+constexpr int kNanPropagation = 2;
 
 struct Names {  // of the attributes of an operation
   cudnnBackendDescriptorType_t operation;
@@ -42,27 +49,24 @@ Names names_of(Direction direction) {
   throw Error("no such direction");
 }
 
-CudnnDescriptor tensor(const ConvolutionProblem& p, const Shape& shape, int64_t id, uint32_t alignment) {
-  const int64_t n = shape[0], c = shape[1], h = shape[2], w = shape[3];
-  CudnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, cudnn_type(p.dtype));
-  made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, {n, c, h, w});
-  if (p.last)
-    made.set(CUDNN_ATTR_TENSOR_STRIDES, {c * h * w, 1, w * c, c});
-  else
-    made.set(CUDNN_ATTR_TENSOR_STRIDES, {c * h * w, h * w, w, 1});
-  made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {id});
-  made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {int64_t{alignment}});
-  made.finalize();
-  return made;
+cudnnDataType_t sum_type(const ConvolutionProblem& p) {
+  return p.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+}
+
+CudnnTensor image(const ConvolutionProblem& p, const Shape& shape, int64_t id, uint32_t alignment) {
+  const CudnnExtents extents{shape[0], shape[1], shape[2], shape[3]};
+  return {.id = id,
+          .type = cudnn_type(p.dtype),
+          .extents = extents,
+          .strides = packed_strides(extents, p.last),
+          .alignment = int64_t{alignment}};
 }
 
 CudnnDescriptor convolution(const ConvolutionProblem& p) {
   const Window& window = p.window;
   CudnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {2});
-  made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE,
-           p.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+  made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, sum_type(p));
   made.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
   for (const int padding : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS})
     made.set(padding, {window.pad_h, window.pad_w});
@@ -72,29 +76,81 @@ CudnnDescriptor convolution(const ConvolutionProblem& p) {
   return made;
 }
 
+class ConvolutionBuilder {
+ public:
+  explicit ConvolutionBuilder(const ConvolutionProblem& problem) : p_(problem) {}
+
+  CudnnGraph build(const CudnnTarget& target) {
+    add_convolution();
+    if (p_.bias) {
+      const CudnnExtents extents{1, p_.y[1], 1, 1};
+      const size_t bias = part(
+          {.id = kBias, .type = cudnn_type(p_.dtype), .extents = extents, .strides = packed_strides(extents, p_.last)});
+      add_pointwise(CUDNN_POINTWISE_ADD, bias, p_.relu ? kPlusBias : kY);
+    }
+    if (p_.relu) add_pointwise(CUDNN_POINTWISE_RELU_FWD, {}, kY);
+    CudnnDescriptor graph = cudnn_graph(target, operations_);
+    return {std::move(parts_), std::move(operations_), std::move(graph)};
+  }
+
+ private:
+  size_t part(const CudnnTensor& tensor) {
+    parts_.push_back(describe(tensor));
+    return parts_.size() - 1;
+  }
+  // The result of an operation: that of the graph, or one between two operations.
+  size_t result(int64_t id) {
+    CudnnTensor tensor = image(p_, p_.y, id, p_.alignment_y);
+    if (id != kY) tensor.type = sum_type(p_), tensor.is_virtual = true, tensor.alignment = 16;
+    return last_ = part(tensor);
+  }
+
+  void add_convolution() {
+    const Names names = names_of(p_.direction);
+    const size_t x = part(image(p_, p_.x, kX, p_.alignment_x)), w = part(image(p_, p_.w, kW, p_.alignment_w)),
+                 y = result(p_.bias || p_.relu ? kConvolved : kY);
+    parts_.push_back(convolution(p_));
+    CudnnDescriptor operation(names.operation);
+    operation.set(names.x, parts_[x]), operation.set(names.w, parts_[w]), operation.set(names.y, parts_[y]);
+    operation.set(names.convolution, parts_.back());
+    const auto scalar = [&](int name, double value) {
+      if (p_.dtype == DType::f64)
+        operation.set(name, CUDNN_TYPE_DOUBLE, value);
+      else
+        operation.set(name, CUDNN_TYPE_FLOAT, static_cast<float>(value));
+    };
+    scalar(names.alpha, 1), scalar(names.beta, 0);
+    operation.finalize();
+    operations_.push_back(std::move(operation));
+  }
+
+  // Of the last result, and of a further operand if there is one.
+  void add_pointwise(cudnnPointwiseMode_t mode, std::optional<size_t> other, int64_t id) {
+    CudnnDescriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+    how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, sum_type(p_));
+    if (mode == CUDNN_POINTWISE_RELU_FWD) how.set(kNanPropagation, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
+    how.finalize();
+    parts_.push_back(std::move(how));
+    const size_t described = parts_.size() - 1, operand = last_, into = result(id);
+    CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parts_[described]);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, parts_[operand]);
+    if (other) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, parts_[*other]);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, parts_[into]);
+    operation.finalize();
+    operations_.push_back(std::move(operation));
+  }
+
+  const ConvolutionProblem& p_;
+  std::vector<CudnnDescriptor> parts_, operations_;
+  size_t last_ = 0;  // the part that is the last result
+};
+
 }  // namespace
 
-CudnnGraph convolution_graph(const CudnnTarget& target, const ConvolutionProblem& p) {
-  std::vector<CudnnDescriptor> parts, operations;
-  const Names names = names_of(p.direction);
-  parts.push_back(tensor(p, p.x, kX, p.alignment_x));
-  parts.push_back(tensor(p, p.w, kW, p.alignment_w));
-  parts.push_back(tensor(p, p.y, kY, p.alignment_y));
-  parts.push_back(convolution(p));
-  CudnnDescriptor operation(names.operation);
-  operation.set(names.x, parts[0]), operation.set(names.w, parts[1]), operation.set(names.y, parts[2]);
-  operation.set(names.convolution, parts[3]);
-  const auto scalar = [&](int name, double value) {
-    if (p.dtype == DType::f64)
-      operation.set(name, CUDNN_TYPE_DOUBLE, value);
-    else
-      operation.set(name, CUDNN_TYPE_FLOAT, static_cast<float>(value));
-  };
-  scalar(names.alpha, 1), scalar(names.beta, 0);
-  operation.finalize();
-  operations.push_back(std::move(operation));
-  CudnnDescriptor graph = cudnn_graph(target, operations);
-  return {std::move(parts), std::move(operations), std::move(graph)};
+CudnnGraph convolution_graph(const CudnnTarget& target, const ConvolutionProblem& problem) {
+  return ConvolutionBuilder(problem).build(target);
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -1,4 +1,4 @@
-// A graph of cuDNN whose arithmetic NVIDIA does not document (norms, pooling), as it is prepared once for a shape: of the
+// A graph of cuDNN whose arithmetic NVIDIA does not document (norms, pooling, convolutions with bias and ReLU), as it is prepared once for a shape: of the
 // engines that keep to Math (cudnn_engines.h), those are used whose results on operands of the same shape agree with those
 // of another row, with the same bits twice.
 #pragma once
@@ -62,7 +62,7 @@ Tensor tried_values(Device& device, const Shape& shape, DType dtype, Layout layo
 template <class Op>
 void run_own_row(Device& device, const Op& op) {
   for (const Kernel<Op>& row : device.kernels().of<Op>())
-    if (row.name == "cuda" && !row.refuses(device, op)) return run_with(row, op);
+    if (row.name.starts_with("cuda") && !row.refuses(device, op)) return run_with(row, op);
   throw Unsupported("has no row to be compared with");
 }
 

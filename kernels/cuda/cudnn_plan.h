@@ -28,4 +28,7 @@ class ConvolutionPlan {
 // A failure of a call is the reason of a refusal; a fault that the device does not survive is thrown as Error.
 std::unique_ptr<ConvolutionPlan> make_convolution_plan(CudaDevice& device, const ConvolutionProblem& problem);
 
+// Which engines keep to Math with image, filter and result of this dtype, or why none does.
+Refusal convolution_arithmetic(const CudaDevice& device, DType dtype, const Math& math, TensorCores& tensor_cores);
+
 }  // namespace halfmark::kernels::cuda

@@ -1,5 +1,6 @@
-// Rows of products with bias and activation that use no library's epilogue: the product of another row with a result in
-// fp32 (fp64 for f64), then one kernel of fused.cu. The row `cuda-direct` is for products that are `emulated`.
+// Rows of products and convolutions with bias and activation that use no library's epilogue: the product of another row
+// with a result in fp32 (fp64 for f64), then one kernel of fused.cu. The row `cuda-direct` is for products that are
+// `emulated`.
 #include <cstdint>
 #include <string>
 
@@ -29,6 +30,14 @@ Refusal not_after_product(const FusedMatmul& op) {
 Refusal not_after_product(const FusedMatmulBackward& op) {
   if (Refusal r = not_readable_dtype({&op.a, &op.b})) return r;  // their sums
   return not_after_product(op.out, op.dbias, op.kept, op.activation == FusedActivation::relu);
+}
+
+Refusal not_after_product(const FusedConv2d& op) {
+  if (Refusal r = not_readable_dtype({&op.out, &op.bias})) return r;
+  if (op.out.layout() != Layout::any)
+    if (Refusal r = not_readable({&op.out})) return r;
+  if (Refusal r = not_plain({&op.bias})) return r;
+  return not_indexable({&op.out, &op.bias});
 }
 
 template <class Op, Speed speed>
@@ -88,6 +97,15 @@ void backward_after_product(Device& device, const FusedMatmulBackward& op) {
   if (op.sums == BiasSums::b) sum_matrix(cuda, op.b, !op.transpose_b, op.dbias);
 }
 
+void convolution_after_product(Device& device, const FusedConv2d& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  Tensor sums = sums_like(op.out, op.math, op.out.layout());
+  run(op.product(sums));
+  launch_fused_convolution(cuda.stream(), channels(op.out), is_wide(op.math), op.relu, sums.data(), array(op.bias),
+                           array(op.out));
+}
+
 template <class Op>
 void add_after_product(KernelTable& table, void (*run)(Device&, const Op&)) {
   table.of<Op>().push_back({"cuda", Speed::real, refuses_after_product<Op, Speed::real>, run});
@@ -99,6 +117,7 @@ void add_after_product(KernelTable& table, void (*run)(Device&, const Op&)) {
 void add_fused_rows(KernelTable& table) {
   add_after_product<FusedMatmul>(table, forward_after_product);
   add_after_product<FusedMatmulBackward>(table, backward_after_product);
+  add_after_product<FusedConv2d>(table, convolution_after_product);
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -1,4 +1,4 @@
-// What follows a product with bias and activation, where no library's epilogue is used: from sums in fp32 or fp64 to the
+// What follows a product or convolution with bias and activation, where no library's epilogue is used: from sums in fp32 or fp64 to the
 // result, rounded once.
 #include <cstdint>
 
@@ -51,6 +51,16 @@ __global__ void __launch_bounds__(kFusedThreads)
   out.store<Wide>(i, dz);
 }
 
+template <class Wide>
+__global__ void __launch_bounds__(kFusedThreads)
+    fused_convolution(Channels s, bool relu, const Wide* sums, AnyTyped bias, AnyTyped out) {
+  const uint32_t i = blockIdx.x * kFusedThreads + threadIdx.x;
+  if (i >= s.outer * s.pixels * s.channels) return;
+  Wide z = sums[i];
+  if (bias.present()) z += bias.load<Wide>((s.last ? i : i / s.pixels) % s.channels);
+  out.store<Wide>(i, relu ? activations::Relu::forward(z) : z);
+}
+
 }  // namespace
 
 void launch_fused_forward(cudaStream_t stream, const FusedArgs& s, bool wide, void* sums, Array bias, Array out,
@@ -75,6 +85,18 @@ void launch_fused_backward(cudaStream_t stream, const FusedArgs& s, bool wide, v
     fused_backward<float>
         <<<blocks, kFusedThreads, 0, stream>>>(s, static_cast<float*>(sums), AnyTyped(kept), mask, AnyTyped(out));
   launched("fused_matmul_backward");
+}
+
+void launch_fused_convolution(cudaStream_t stream, const Channels& s, bool wide, bool relu, const void* sums,
+                              Array bias, Array out) {
+  const uint32_t blocks = blocks_for(s.elements(), kFusedThreads);
+  if (wide)
+    fused_convolution<double><<<blocks, kFusedThreads, 0, stream>>>(s, relu, static_cast<const double*>(sums),
+                                                                    AnyTyped(bias), AnyTyped(out));
+  else
+    fused_convolution<float>
+        <<<blocks, kFusedThreads, 0, stream>>>(s, relu, static_cast<const float*>(sums), AnyTyped(bias), AnyTyped(out));
+  launched("fused_conv2d");
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -1,4 +1,4 @@
-// The interface between host and device code for products with bias and activation (fused.cu).
+// The interface between host and device code for products and convolutions with bias and activation (fused.cu).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,5 +20,8 @@ void launch_fused_forward(cudaStream_t, const FusedArgs&, bool wide, void* sums,
                           uint8_t* mask);
 void launch_fused_backward(cudaStream_t, const FusedArgs&, bool wide, void* sums, Array kept, const uint8_t* mask,
                            Array out);
+// sums and out have the same layout; a bias may be null.
+void launch_fused_convolution(cudaStream_t, const Channels&, bool wide, bool relu, const void* sums, Array bias,
+                              Array out);
 
 }  // namespace halfmark::kernels::cuda

@@ -16,6 +16,7 @@ void add_blaslt_fused_rows(KernelTable& table);
 void add_cublas_rows(KernelTable& table);
 void add_scaled_rows(KernelTable& table, const CudaDevice& device);
 void add_cudnn_rows(KernelTable& table);
+void add_cudnn_fused_convolution_row(KernelTable& table);
 void add_cudnn_attention_rows(KernelTable& table, const CudaDevice& device);
 void add_own_rows(KernelTable& table);  // halfmark's own kernels: the families that follow
 // After halfmark's own, with which they are compared.

@@ -52,9 +52,10 @@ OperationList<ElementLossBackward<Rows>...> backward_losses_of(activations::List
 
 using Operations =
     decltype(OperationList<Matmul, BatchedMatmul, FusedMatmul, FusedMatmulBackward, ScaledMatmul, Quantize,
-                           DelayedScalingStep, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias,
-                           BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, BatchNormInferenceBackward,
-                           FusedBatchNorm, FusedBatchNormBackward, NormalizeRows, NormalizeRowsBackward>() +
+                           DelayedScalingStep, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
+                           FusedConv2d, AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward,
+                           BatchNormInferenceBackward, FusedBatchNorm, FusedBatchNormBackward, NormalizeRows,
+                           NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, CopyChannels, Resample2d,
                            Resample2dBackward, Softmax, SoftmaxBackward, MaskScores, Attention, AttentionBackward,

@@ -61,7 +61,8 @@ void try_row(const RowTest& test) {
   ops_cases::RowUnderTest<Op> row(device, device.kernels().of<Op>()[test.number]);
   // Tensor cores, including simulated ones, truncate operands beyond tf32; these rows round as Math says.
   const bool reference = test.row == "reference";
-  const bool rounds_as_stated = test.row == "upcast" || test.row.starts_with("after-product");
+  const bool rounds_as_stated =
+      test.row == "upcast" || test.row.starts_with("after-product") || test.row.starts_with("after-convolution");
   const bool strict = reference || (test.device == "cpu" && rounds_as_stated);
   row.run_all(ops_cases::tested_axes(), strict);
   // The reference rows of all host devices are the same code.

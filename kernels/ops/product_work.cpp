@@ -74,6 +74,9 @@ ProductWork product_work(const Conv2dBackwardData& op) {
 ProductWork product_work(const Conv2dBackwardWeights& op) {
   return {type_of(op.x, op.dy, op.math), flops_of(terms_of_convolution(op.dy.shape(), op.dw.shape()))};
 }
+ProductWork product_work(const FusedConv2d& op) {
+  return {type_of(op.x, op.w, op.math), flops_of(terms_of_convolution(op.out.shape(), op.w.shape()))};
+}
 ProductWork product_work(const Attention& op) {
   return {pair_of(op.q.dtype(), op.v.dtype()), 2 * flops_of(terms_of_attention(op.q, op.k))};
 }

@@ -31,6 +31,7 @@ ProductWork product_work(const ScaledMatmul& op);
 ProductWork product_work(const Conv2d& op);
 ProductWork product_work(const Conv2dBackwardData& op);
 ProductWork product_work(const Conv2dBackwardWeights& op);
+ProductWork product_work(const FusedConv2d& op);
 ProductWork product_work(const Attention& op);
 ProductWork product_work(const AttentionBackward& op);
 

@@ -23,7 +23,7 @@ SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCor
   if (has([](const TensorCore& core) { return core.scaling.block > 0 || core.operands == Operands::fp8; }))
     add_scaled_rows(kernels_);
   add_half_fma_rows(kernels_);
-  add_fused_rows(kernels_);
+  add_fused_rows(kernels_), add_fused_convolution_rows(kernels_);
   add_reference_rows(kernels_);
   add_batched_rows(kernels_);
 }

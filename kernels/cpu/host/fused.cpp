@@ -2,44 +2,22 @@
 // On the CPU that saves the passes of separate operations; on simulated tensor cores the sums are those of their
 // instructions.
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "kernels/cpu/host/after_product.h"
 #include "kernels/cpu/host/exponential.h"
-#include "kernels/cpu/host/host.h"
 #include "kernels/cpu/rows.h"
 
 namespace halfmark::kernels {
 namespace host {
 namespace {
 
-DType sum_type(const Math& math) { return math.accumulate == kFp64 ? DType::f64 : DType::f32; }
-
-// `emulated`: the row for products that are, and for dtypes that the loops widen.
 template <class Op, bool emulated>
 Refusal refuses_fused(const Device&, const Op& op) {
-  if (Refusal refusal = refuses_dtypes({&op.out})) return refusal;
   for (const Tensor* one : {&op.a, &op.b, static_cast<const Tensor*>(&op.out)})
     if (one->layout() == Layout::opaque) return "a matrix in an opaque layout";
-  Tensor wide(op.out.device(), op.out.shape(), sum_type(op.math), Layout::any);
-  try {
-    const bool is_emulated = chosen(op.product(wide)).speed == Speed::emulated;
-    if (is_emulated && !emulated) return "the product is emulated";
-  } catch (const Unsupported& reason) {
-    return std::string("no row has the product: ") + reason.what();
-  }
-  Refusal widened;
-  op.visit(WidenedVisitor{widened});
-  return emulated ? Refusal() : widened;
-}
-
-Tensor product_of(const auto& op) {
-  const PurposeScope scope(Purpose::workspace);
-  Tensor wide(op.out.device(), op.out.shape(), sum_type(op.math));
-  run(op.product(wide));
-  return wide;
+  return refuses_after_product<emulated>(op);
 }
 
 // f(row, first, count, z) for pieces of the rows of a matrix of T.
@@ -51,12 +29,6 @@ void each_piece(Tensor& matrix, F f) {
     for (int64_t r = begin; r < end; ++r)
       for (int64_t c = 0; c < columns; c += kBlock) f(r, c, std::min(kBlock, columns - c), memory + r * columns + c);
   });
-}
-
-template <class T>
-void store_piece(Tensor& tensor, int64_t at_element, int64_t count, const T* values) {
-  convert(kStored<T>, values, tensor.dtype(), at(tensor.data(), tensor.dtype(), at_element),
-          static_cast<size_t>(count));
 }
 
 template <class T>
@@ -186,20 +158,16 @@ void run_backward(Device&, const FusedMatmulBackward& op) {
   if (op.sums == BiasSums::a || op.sums == BiasSums::b) sum_operand(op);
 }
 
-template <class Op>
-void add_rows(KernelTable& table, void (*run)(Device&, const Op&)) {
-  const auto& products = table.of<Matmul>();
-  if (std::ranges::any_of(products, [](const Kernel<Matmul>& row) { return row.speed == Speed::real; }))
-    table.of<Op>().push_back({"after-product", Speed::real, refuses_fused<Op, false>, run});
-  table.of<Op>().push_back({"after-product-emulated", Speed::emulated, refuses_fused<Op, true>, run});
-}
-
 }  // namespace
 }  // namespace host
 
 void add_fused_rows(KernelTable& table) {
-  host::add_rows<FusedMatmul>(table, host::run_forward);
-  host::add_rows<FusedMatmulBackward>(table, host::run_backward);
+  host::add_rows_after<Matmul, FusedMatmul>(table, "after-product", "after-product-emulated",
+                                            host::refuses_fused<FusedMatmul, false>,
+                                            host::refuses_fused<FusedMatmul, true>, host::run_forward);
+  host::add_rows_after<Matmul, FusedMatmulBackward>(table, "after-product", "after-product-emulated",
+                                                    host::refuses_fused<FusedMatmulBackward, false>,
+                                                    host::refuses_fused<FusedMatmulBackward, true>, host::run_backward);
 }
 
 }  // namespace halfmark::kernels

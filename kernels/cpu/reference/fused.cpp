@@ -1,6 +1,6 @@
-// Reference rows of products with bias and activation: the sums of the reference product, in fp32 or fp64 as they are,
-// then fp64 from the operands as stored, and each output rounded once. The gradient of the bias is summed in fp32 (fp64 for
-// f64) in increasing order, of the numbers before they are rounded to the result.
+// Reference rows of products and convolutions with bias and activation: the sums of the reference row, in fp32 or fp64 as
+// they are, then fp64 from the operands as stored, and each output rounded once. The gradient of the bias is summed in fp32
+// (fp64 for f64) in increasing order, of the numbers before they are rounded to the result.
 #include <cstdint>
 #include <vector>
 
@@ -101,6 +101,19 @@ void backward(Device&, const FusedMatmulBackward& op) {
   write(op.out, values);
 }
 
+void convolve(Device&, const FusedConv2d& op) {
+  std::vector<double> z = sums_of(op);
+  if (!op.bias.empty()) {
+    const std::vector<double> bias = read<double>(op.bias);
+    const size_t pixels = z.size() / (static_cast<size_t>(op.out.shape()[0]) * bias.size());
+    for (size_t i = 0; i < z.size(); ++i) z[i] += bias[i / pixels % bias.size()];
+  }
+  if (op.relu)
+    for (double& value : z) value = activations::Relu::forward(value);
+  settle(op.out, op.x);
+  write(op.out, z);
+}
+
 }  // namespace
 
 void add_fused_rows(KernelTable& table) {
@@ -108,6 +121,8 @@ void add_fused_rows(KernelTable& table) {
       {"reference", Speed::emulated, &refuses_fused<FusedMatmul>, forward, Repeats::by_construction});
   table.of<FusedMatmulBackward>().push_back(
       {"reference", Speed::emulated, &refuses_fused<FusedMatmulBackward>, backward, Repeats::by_construction});
+  table.of<FusedConv2d>().push_back(
+      {"reference", Speed::emulated, &refuses_fused<FusedConv2d>, convolve, Repeats::by_construction});
 }
 
 }  // namespace halfmark::kernels::reference

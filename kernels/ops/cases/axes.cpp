@@ -110,6 +110,7 @@ Axes tested_axes() {
                          {none, BiasSums::b, true, false},         {none, BiasSums::b, false, true},
                          {relu, BiasSums::out, false, false},      {relu, BiasSums::none, false, true, true},
                          {gelu_tanh, BiasSums::out, false, false}, {gelu_tanh, BiasSums::none, true, true}};
+  axes.fused_convolutions = {{}, {true, false}, {false, true}, {false, false}};
   axes.convolutions = tested_convolutions();
   axes.conv_layouts = {{Layout::plain, Layout::plain, Layout::plain},
                        {Layout::nhwc, Layout::nhwc, Layout::nhwc, true},

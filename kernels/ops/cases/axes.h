@@ -44,6 +44,10 @@ struct FusedBackwardForm {
   bool integers = false;
 };
 
+struct FusedConvForm {  // bias and ReLU after a convolution
+  bool bias = true, relu = true;
+};
+
 struct ConvSize {
   const char* note;
   Shape x, w;
@@ -187,6 +191,7 @@ struct Axes {
   std::vector<bool> loss_layouts = {false};                // whether an image is channels last
   std::vector<FusedForm> fused = {{}};
   std::vector<FusedBackwardForm> fused_backward = {{}};
+  std::vector<FusedConvForm> fused_convolutions = {{}};
   std::vector<bool> ctc_impossible = {false};  // whether a sequence has too few steps for its labels
   std::vector<bool> ctc_zero_infinity = {false};
   SingleShapes single = {};

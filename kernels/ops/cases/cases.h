@@ -83,6 +83,8 @@ template <>
 void Cases<Conv2dBackwardData>::each(const CaseRequest& request, const RunCase<Conv2dBackwardData>& run_case);
 template <>
 void Cases<Conv2dBackwardWeights>::each(const CaseRequest& request, const RunCase<Conv2dBackwardWeights>& run_case);
+template <>
+void Cases<FusedConv2d>::each(const CaseRequest& request, const RunCase<FusedConv2d>& run_case);
 // softmax.cpp
 template <>
 void Cases<Softmax>::each(const CaseRequest& request, const RunCase<Softmax>& run_case);

@@ -55,4 +55,9 @@ void FusedMatmulBackward::check() const {
   if (!dbias.empty()) vector_of(name, "dbias", dbias, out.shape()[sums == BiasSums::a ? 0 : 1]);
 }
 
+void FusedConv2d::check() const {
+  product(out).check();
+  if (!bias.empty()) vector_of(name, "bias", bias, out.shape()[1]);
+}
+
 }  // namespace halfmark::kernels

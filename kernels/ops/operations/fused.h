@@ -1,6 +1,7 @@
-// A matrix product together with what follows it in a linear layer, forward and backward: bias and activation.
+// A matrix product together with what follows it in a linear layer, forward and backward: bias and activation. A
+// convolution with bias and ReLU.
 //
-// These are the epilogues that cublasLt has. What separate operations store and round in between stays in at least fp32
+// Those of products are the epilogues that cublasLt has. What separate operations store and round in between stays in at least fp32
 // here: each output is rounded once. GELU is the approximation with tanh, as in cublasLt.
 #pragma once
 
@@ -68,6 +69,27 @@ struct FusedMatmulBackward {
     v.input(activation == FusedActivation::relu ? "mask" : "kept", kept);
     v.output("out", out), v.output("dbias", dbias);
     v.attribute(transpose_a), v.attribute(transpose_b), v.attribute(activation), v.attribute(sums), v.attribute(math);
+  }
+};
+
+// z = conv2d(x, w) + bias, out = z, or max(z, 0). Of a NaN, ReLU gives NaN.
+struct FusedConv2d {
+  static constexpr std::string_view name = "fused_conv2d";
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor& bias;  // [channels of out]; empty: none
+  Tensor& out;
+  bool relu = true;
+  Window window{};
+  int groups = 1;
+  Math math{};
+  Conv2d product(Tensor& into) const {
+    return {.x = x, .w = w, .out = into, .window = window, .groups = groups, .math = math};
+  }
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("x", x), v.input("w", w), v.input("bias", bias), v.output("out", out);
+    v.attribute(relu), v.attribute(window), v.attribute(groups), v.attribute(math);
   }
 };
 

@@ -93,6 +93,18 @@ std::array<int, 2> two(const Node& node, int attribute) {
   return {static_cast<int>(values[0]), static_cast<int>(values[1])};
 }
 
+// The operation as a part of a larger graph.
+cudnnStatus_t make_convolution_step(Node& node, const Names& names) {
+  auto step = std::make_shared<FormulaStep>();
+  step->kind = FormulaKind::convolution, step->convolution = std::make_shared<Problem>(node.problem);
+  step->operands.resize(2);
+  for (const auto& [name, tensor] :
+       {std::pair{names.x, &step->operands[0]}, {names.w, &step->operands[1]}, {names.y, &step->result}})
+    if (const cudnnStatus_t status = tensor_of(node, name, *tensor); status != kFine) return status;
+  node.step = std::move(step);
+  return kFine;
+}
+
 cudnnStatus_t finalize_operation(Node& node, const Names& names) {
   const auto part = [&](int attribute, cudnnBackendDescriptorType_t type) {
     return finalized_node(node.one<cudnnBackendDescriptor_t>(attribute, nullptr), type);
@@ -141,6 +153,7 @@ cudnnStatus_t finalize_operation(Node& node, const Names& names) {
     node.alignments[i++] = tensor->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0);
   }
   node.alpha = node.one(names.alpha, 1.0), node.beta = node.one(names.beta, 0.0);
+  if (p.direction == Direction::forward && node.alpha == 1 && node.beta == 0) return make_convolution_step(node, names);
   return kFine;
 }
 
@@ -170,14 +183,14 @@ cudnnStatus_t finalize_graph(Node& node) {
   for (const cudnnBackendDescriptor_t one : operations) {
     const std::shared_ptr<Node> operation = find_node(one);
     if (!operation) return refuse(kBad, "not an operation");
-    if (operation->step) {
-      steps.push_back(*operation->step);
-      continue;
+    const bool may_be_alone = names_of(operation->type) || operation->layer;
+    if (!may_be_alone && !operation->step) return refuse(kBad, "not an operation");
+    if (may_be_alone && operations.size() == 1) {
+      node.take_problem(*operation);
+      return node.layer ? node.layer->check_graph() : kFine;
     }
-    if (!names_of(operation->type) && !operation->layer) return refuse(kBad, "not an operation");
-    if (operations.size() != 1) return refuse(kUnsupported, "only graphs of one convolution, norm or pooling here");
-    node.take_problem(*operation);
-    return node.layer ? node.layer->check_graph() : kFine;
+    if (!operation->step) return refuse(kUnsupported, "only graphs of one such operation here");
+    steps.push_back(*operation->step);
   }
   auto formula = std::make_shared<Formula>();
   if (const cudnnStatus_t status = make_formula(std::move(steps), *formula); status != kFine) return status;
@@ -257,14 +270,14 @@ cudnnStatus_t execute_graph(const Handle& handle, const Node& plan, const Node& 
   void* workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
   const size_t bytes = plan.layer ? plan.layer->workspace() : attention_workspace(*plan.formula);
   if (bytes && !workspace) return refuse(kBad, "the plan needs a workspace");
-  const bool is_faulty = takes_planted_faults(plan.engine);
-  enqueue(handle.stream, [formula = plan.formula, layer = plan.layer, values, pointers, workspace, bytes, is_faulty] {
+  const FormulaEngine engine = plan.formula ? formula_engine(plan.engine, *plan.formula) : FormulaEngine{};
+  enqueue(handle.stream, [formula = plan.formula, layer = plan.layer, values, pointers, workspace, bytes, engine] {
     if (planted("faults")) throw Fault(cudaErrorIllegalAddress, "planted: a graph faults");
     spoil(workspace, bytes);
     if (layer)
       layer->compute(pointers);
     else
-      compute(*formula, pointers, is_faulty);
+      compute(*formula, pointers, engine);
   });
   return kFine;
 }

@@ -74,6 +74,7 @@ cudnnStatus_t finalize(Node& node);
 bool is_known_type(cudnnBackendDescriptorType_t type);
 
 // Of formulas.
+constexpr int kNanPropagation = 2;  // an attribute of pointwise operations whose name the header marks as deprecated
 bool is_formula_operation(cudnnBackendDescriptorType_t type);
 bool is_formula_part(cudnnBackendDescriptorType_t type);  // how an operation computes: everything has a default
 cudnnStatus_t make_step(const Node& operation, FormulaStep& step);

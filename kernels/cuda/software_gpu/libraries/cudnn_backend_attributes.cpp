@@ -56,6 +56,7 @@ constexpr Attribute kAttributes[] = {
     {kPointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE},
     {kPointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, kData_},
     {kPointwise, CUDNN_ATTR_POINTWISE_AXIS, kInt64},
+    {kPointwise, kNanPropagation, CUDNN_TYPE_NAN_PROPOGATION},
     {kReduction, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE},
     {kReduction, CUDNN_ATTR_REDUCTION_COMP_TYPE, kData_},
     {kMatmul, CUDNN_ATTR_MATMUL_COMP_TYPE, kData_},

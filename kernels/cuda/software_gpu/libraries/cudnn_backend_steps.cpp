@@ -58,6 +58,7 @@ size_t operands_of(int mode) {
     case CUDNN_POINTWISE_RSQRT:
     case CUDNN_POINTWISE_IDENTITY:
     case CUDNN_POINTWISE_GEN_INDEX:
+    case CUDNN_POINTWISE_RELU_FWD:
       return 1;
     case CUDNN_POINTWISE_ADD:
     case CUDNN_POINTWISE_SUB:
@@ -81,6 +82,8 @@ bool broadcasts(const FormulaTensor& from, const FormulaTensor& to) {
 cudnnStatus_t check_extents(const FormulaStep& step) {
   const FormulaTensor &x = step.operands[0], &y = step.result;
   switch (step.kind) {
+    case FormulaKind::convolution:  // checked as an operation of its own
+      return kFine;
     case FormulaKind::pointwise:
       for (const FormulaTensor& one : step.operands)
         if (!broadcasts(one, y)) return refuse(kBad, "an operand does not fit the result");
@@ -138,8 +141,9 @@ cudnnStatus_t make_step(const Node& operation, FormulaStep& step) {
     if (names.kind == FormulaKind::pointwise) {
       step.mode = how->one<int>(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
       step.axis = how->one<int64_t>(CUDNN_ATTR_POINTWISE_AXIS, -1);
+      step.keeps_nan = how->one<int>(kNanPropagation, CUDNN_NOT_PROPAGATE_NAN) == CUDNN_PROPAGATE_NAN;
       operands = operands_of(step.mode);
-      if (operands == 0) return refuse(kUnsupported, "only the modes of attention and of batch norm here");
+      if (operands == 0) return refuse(kUnsupported, "only the modes of attention, batch norm and ReLU here");
       if (step.mode == CUDNN_POINTWISE_GEN_INDEX && (step.axis < 0 || step.axis > 3))
         return refuse(kBad, "no such axis");
     }

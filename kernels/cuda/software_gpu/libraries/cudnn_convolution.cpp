@@ -99,6 +99,12 @@ std::vector<double> sums(const Problem& p, const std::vector<double>& left, cons
 
 }  // namespace
 
+std::vector<double> convolution_sums(const Problem& problem, const std::vector<double>& image,
+                                     std::vector<double> filter) {
+  if (problem.convolution.mode == CUDNN_CONVOLUTION) turn(filter, problem.w.extents);
+  return sums(problem, image, filter);
+}
+
 void compute(const Work& work) {
   const Problem& p = work.problem;
   const bool turned = p.convolution.mode == CUDNN_CONVOLUTION, to_filter = p.direction == Direction::filter;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWinograd = 3, kFft = 4, kReduced = 5, kDown = 6, kTensor = 1, kPlain = 0, kRandom = 2, kAttention = 7,
               kRandomAttention = 8, kOtherAttention = 9, kRandomNorm = 10, kNorm = 11, kTensorPool = 12, kPool = 13,
-              kPointwise = 14;
+              kPointwise = 14, kWinogradFusion = 15, kTensorFusion = 16, kFusion = 17;
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all{
@@ -29,6 +29,9 @@ const std::vector<Engine>& engines() {
       {kTensorPool, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
       {kPool, {}, 1},
       {kPointwise, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
+      {kWinogradFusion, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}, 1},
+      {kTensorFusion, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1},
+      {kFusion, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 1},
   };
   return all;
 }
@@ -95,7 +98,14 @@ std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t m
   return found;
 }
 
+// Tensor cores multiply FP32 as TF32, where they have that, and no doubles.
+static std::vector<int> fusion_engines(const Formula& formula, int architecture) {
+  const cudnnDataType_t type = formula.front().operands[0].type;
+  if (type == CUDNN_DATA_DOUBLE || (type == CUDNN_DATA_FLOAT && architecture < 80)) return {kWinogradFusion, kFusion};
+  return {kWinogradFusion, kTensorFusion, kFusion};
+}
 std::vector<int> formula_engines(const Formula& formula, int architecture) {
+  if (has_fusion_engine(formula, architecture)) return fusion_engines(formula, architecture);
   if (has_pointwise_engine(formula, architecture)) return {kPointwise};
   if (!has_attention_engine(formula, architecture)) return {};
   return {kRandomAttention, kAttention, kOtherAttention};
@@ -105,6 +115,9 @@ std::vector<int> pool_engines(bool without_notes) {
   return without_notes ? std::vector{kPool, kTensorPool} : std::vector{kTensorPool};
 }
 std::vector<int> plain_pool_engines() { return {kPool}; }
-bool takes_planted_faults(int engine) { return engine == kAttention; }
+FormulaEngine formula_engine(int engine, const Formula& formula) {
+  return {.is_faulty = engine == kAttention || engine == kTensorFusion,
+          .rounds_to_tf32 = engine == kTensorFusion && formula.front().operands[0].type == CUDNN_DATA_FLOAT};
+}
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

@@ -28,6 +28,6 @@ std::vector<int> formula_engines(const Formula& formula, int architecture);
 std::vector<int> norm_engines();
 std::vector<int> pool_engines(bool without_notes);  // channels last; with an engine that has no notes
 std::vector<int> plain_pool_engines();
-bool takes_planted_faults(int engine);  // of those of attention
+FormulaEngine formula_engine(int engine, const Formula& formula);  // faults: of those of attention and of fusion
 
 }  // namespace halfmark::kernels::software_gpu::cudnn

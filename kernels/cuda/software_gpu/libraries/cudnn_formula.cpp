@@ -80,6 +80,17 @@ bool has_channels_last(const FormulaTensor& t) {
 }
 constexpr size_t kForwardProducts = 2, kBackwardProducts = 5;
 
+// Of image, filter, bias and result; -1: they differ, or it is none that has engines.
+int type_of_all(const Formula& formula, int architecture) {
+  const int type = formula.front().operands[0].type;
+  for (const FormulaTensor& one : memory_of(formula))
+    if (one.type != type) return -1;
+  if (type == CUDNN_DATA_BFLOAT16 && architecture < 80) return -1;
+  const bool known =
+      type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_DOUBLE || type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
+  return known ? type : -1;
+}
+
 }  // namespace
 
 bool has_attention_engine(const Formula& formula, int architecture) {
@@ -108,6 +119,29 @@ bool has_pointwise_engine(const Formula& formula, int architecture) {
     if ((is_bf16 && architecture < 80) || one.extents[1] < 2 || !has_channels_last(one)) return false;
   }
   return is_complete(formula);
+}
+
+bool has_fusion_engine(const Formula& formula, int architecture) {
+  const FormulaStep& first = formula.front();
+  if (first.kind != FormulaKind::convolution || formula.size() < 2 || formula.size() > 3 || !is_complete(formula))
+    return false;
+  const int type = type_of_all(formula, architecture);
+  const cudnnDataType_t wide = type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  if (type < 0 || first.convolution->convolution.compute != wide) return false;
+  bool adds = false, clips = false;
+  for (size_t i = 1; i < formula.size(); ++i) {
+    const FormulaStep& step = formula[i];
+    if (step.kind != FormulaKind::pointwise || clips || step.operands[0].id != formula[i - 1].result.id) return false;
+    if (step.mode == CUDNN_POINTWISE_ADD && !adds)
+      adds = true;
+    else if (step.mode == CUDNN_POINTWISE_RELU_FWD)
+      clips = true;
+    else
+      return false;
+  }
+  if (adds) return true;
+  if (!has_channels_last(first.operands[0]) || type == CUDNN_DATA_DOUBLE) return false;
+  return type != CUDNN_DATA_BFLOAT16 || first.operands[1].extents[1] > 1;
 }
 
 size_t attention_workspace(const Formula& formula) {

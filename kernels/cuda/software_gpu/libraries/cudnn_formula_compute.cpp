@@ -53,7 +53,7 @@ DType dtype_of(cudnnDataType_t type) {
 }
 bool is_whole(cudnnDataType_t type) { return type == CUDNN_DATA_INT32 || type == CUDNN_DATA_BOOLEAN; }
 double rounded(double value, cudnnDataType_t type) {
-  if (is_whole(type)) return value;
+  if (is_whole(type) || type == CUDNN_DATA_DOUBLE) return value;
   return round_to(format_of(dtype_of(type)), round_to(kFp32, value));
 }
 
@@ -65,13 +65,13 @@ std::vector<int64_t> offsets_of(const FormulaTensor& tensor) {
 
 class Evaluation {
  public:
-  Evaluation(const std::map<int64_t, void*>& pointers, bool is_faulty, bool writes, bool is_odd)
-      : is_faulty_(is_faulty), writes_(writes), is_odd_(is_odd), pointers_(pointers) {}
+  Evaluation(const std::map<int64_t, void*>& pointers, const FormulaEngine& engine, bool writes, bool is_odd)
+      : engine_(engine), writes_(writes), is_odd_(is_odd), pointers_(pointers) {}
 
   void step(const FormulaStep& step) {
     Values result = value_of(step);
     for (double& one : result) one = rounded(one, step.result.type);
-    if (is_faulty_) spoil(step, result);
+    if (engine_.is_faulty) spoil(step, result);
     if (!step.result.is_virtual && writes_) write_tensor(step.result, pointers_.at(step.result.id), result);
     known_[step.result.id] = std::move(result);
   }
@@ -81,6 +81,8 @@ class Evaluation {
   void spoil(const FormulaStep& step, Values& result) const {
     if (planted("attention-loses-nan"))
       for (double& one : result) one = std::isnan(one) ? 0 : one;
+    if (step.kind == FormulaKind::convolution && planted("fusion-rounds-sums"))
+      for (double& one : result) one = rounded(one, step.operands[0].type);
     if (step.result.is_virtual) return;
     if (planted("attention-loses-row-of-" + std::to_string(step.result.id)))
       std::fill(result.end() - static_cast<ptrdiff_t>(step.result.extents[3]), result.end(), 0);
@@ -96,6 +98,8 @@ class Evaluation {
 
   Values value_of(const FormulaStep& step) {
     switch (step.kind) {
+      case FormulaKind::convolution:
+        return convolution(step);
       case FormulaKind::pointwise:
         return pointwise(step);
       case FormulaKind::reduction:
@@ -106,6 +110,16 @@ class Evaluation {
         return reshape(step);
     }
     return {};
+  }
+
+  Values convolution(const FormulaStep& step) {
+    Problem problem = *step.convolution;
+    problem.dtype = dtype_of(step.operands[0].type);
+    Math math;
+    if (problem.dtype == DType::f64) math.multiply = math.accumulate = math.partial = kFp64;
+    if (engine_.rounds_to_tf32) math.multiply = kTf32;
+    problem.engine_math = math;
+    return convolution_sums(problem, operand(step.operands[0]), Values(operand(step.operands[1])));
   }
 
   Values pointwise(const FormulaStep& step) {
@@ -139,6 +153,8 @@ class Evaluation {
         return x(0) * x(1);
       case CUDNN_POINTWISE_DIV:
         return x(0) / x(1);
+      case CUDNN_POINTWISE_RELU_FWD:
+        return x(0) > 0 || (step.keeps_nan && std::isnan(x(0))) ? x(0) : 0;
       case CUDNN_POINTWISE_CMP_GE:
         return x(0) >= x(1) ? 1 : 0;
       case CUDNN_POINTWISE_BINARY_SELECT:
@@ -163,7 +179,7 @@ class Evaluation {
     const FormulaTensor &a = step.operands[0], &b = step.operands[1];
     const Values &left = operand(a), &right = operand(b);
     Values result(count(step.result.extents));
-    const int64_t terms = a.extents[3] - (is_faulty_ && planted("attention-loses-keys") ? 1 : 0);
+    const int64_t terms = a.extents[3] - (engine_.is_faulty && planted("attention-loses-keys") ? 1 : 0);
     each_place(step.result.extents, [&](size_t i, const Extents& place) {
       for (int64_t k = 0; k < terms; ++k)
         result[i] += left[number(a.extents, {place[0], place[1], place[2], k})] *
@@ -187,7 +203,8 @@ class Evaluation {
     return result;
   }
 
-  bool is_faulty_, writes_, is_odd_;
+  FormulaEngine engine_;
+  bool writes_, is_odd_;
   const std::map<int64_t, void*>& pointers_;
   std::map<int64_t, Values> known_;
 };
@@ -230,12 +247,12 @@ void write_tensor(const FormulaTensor& tensor, void* memory, const std::vector<d
   write_runs(memory, dtype_of(tensor.type), sorted, 1, in_order);
 }
 
-void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, bool is_faulty) {
+void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, const FormulaEngine& engine) {
   static int runs = 0;
   static std::set<const Formula*> stored;  // what has been computed once
   const bool is_first = stored.insert(&formula).second;
-  Evaluation evaluation(pointers, is_faulty, is_first || !is_faulty || !planted("attention-writes-once"),
-                        ++runs % 2 == 1);
+  const bool writes = is_first || !engine.is_faulty || !planted("attention-writes-once");
+  Evaluation evaluation(pointers, engine, writes, ++runs % 2 == 1);
   for (const FormulaStep& step : formula) evaluation.step(step);
 }
 

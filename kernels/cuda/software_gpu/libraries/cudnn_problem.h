@@ -41,6 +41,9 @@ struct Work {
 // out = alpha * sums + beta * out, in FP32 (FP64 for DOUBLE); out is rounded once and not read if beta is 0. As enqueued
 // work; throws Fault.
 void compute(const Work& work);
+// The sums of a convolution forward, in FP32 (FP64), of values in the order of n, c, h, w (k, c, h, w).
+std::vector<double> convolution_sums(const Problem& problem, const std::vector<double>& image,
+                                     std::vector<double> filter);
 
 cudnnStatus_t make_problem(Direction direction, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                            cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int architecture,

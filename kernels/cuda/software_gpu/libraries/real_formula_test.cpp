@@ -1,4 +1,5 @@
-// Operations of attention beside those of the stand-in: right and wrong uses that cuDNN checks without a GPU.
+// Operations of attention, and a convolution with bias and ReLU, beside those of the stand-in: right and wrong uses that
+// cuDNN checks without a GPU.
 #include <cudnn.h>
 #include <gtest/gtest.h>
 
@@ -125,6 +126,76 @@ Answers graphs_of(const Library& library) {
   graph(asked, {first, second}), graph(asked, {second, first});
   graph(asked, {from_nowhere}), graph(asked, {first, again, second}), graph(asked, {first, by_equal});
   return asked.answers;
+}
+
+Node convolution(Asked& asked, Node x, Node w, Node y, cudnnDataType_t compute = CUDNN_DATA_FLOAT) {
+  const Node how = asked.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  asked.numbers(how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {2});
+  asked.set(how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{compute});
+  asked.set(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, std::vector{CUDNN_CROSS_CORRELATION});
+  for (const int padding : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS})
+    asked.numbers(how, padding, {0, 0});
+  for (const int ones : {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_ATTR_CONVOLUTION_DILATIONS})
+    asked.numbers(how, ones, {1, 1});
+  asked.finalized(how);
+  const Node operation = asked.make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+  asked.part(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+  asked.part(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
+  asked.part(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
+  asked.part(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how);
+  asked.set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, std::vector{1.0F});
+  asked.set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, std::vector{0.0F});
+  return asked.finalized(operation);
+}
+// lacks: as of pointwise(); 4: the NaN propagation.
+Node relu(Asked& asked, Node x, Node y, int lacks = 0) {
+  constexpr int kNanPropagation = 2;  // a name that the header marks as deprecated
+  const Node how = asked.make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  asked.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, std::vector{CUDNN_POINTWISE_RELU_FWD});
+  if (lacks != 2) asked.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, std::vector{CUDNN_DATA_FLOAT});
+  if (lacks != 4) asked.set(how, kNanPropagation, CUDNN_TYPE_NAN_PROPOGATION, std::vector{CUDNN_PROPAGATE_NAN});
+  asked.finalized(how);
+  const Node operation = asked.make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  asked.part(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+  asked.part(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  if (lacks != 3) asked.part(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  return asked.finalized(operation);
+}
+
+Answers fused_convolutions_of(const Library& library) {
+  Asked asked(library);
+  const auto memory = [&](int64_t id, const std::vector<int64_t>& e) {
+    return tensor(asked, {.extents = e,
+                          .strides = {e[1] * e[2] * e[3], 1, e[3] * e[1], e[1]},
+                          .id = id,
+                          .type = CUDNN_DATA_HALF,
+                          .is_virtual = false});
+  };
+  const auto between = [&](int64_t id, const std::vector<int64_t>& e) {
+    return tensor(asked, {.extents = e, .strides = {e[1] * e[2] * e[3], 1, e[3] * e[1], e[1]}, .id = id});
+  };
+  const std::vector<int64_t> result{2, 16, 5, 3};
+  const Node x = memory(1, {2, 8, 7, 5}), w = memory(2, {16, 8, 3, 3}), y = memory(3, result),
+             bias = memory(4, {1, 16, 1, 1}), sums = between(5, result), plus_bias = between(6, result),
+             larger = between(7, {2, 16, 6, 3});
+  const Node convolved = convolution(asked, x, w, sums),
+             added = pointwise(asked, CUDNN_POINTWISE_ADD, {sums, bias}, plus_bias),
+             clipped = relu(asked, plus_bias, y), clipped_sums = relu(asked, sums, y),
+             added_last = pointwise(asked, CUDNN_POINTWISE_ADD, {sums, bias}, y);
+  graph(asked, {convolved, added, clipped}), graph(asked, {clipped, added, convolved});
+  graph(asked, {convolved, added_last}), graph(asked, {convolved, clipped_sums});
+  graph(asked, {convolved, added, added}), graph(asked, {convolved, convolved, clipped_sums});
+  for (int lacks = 2; lacks <= 4; ++lacks) relu(asked, plus_bias, y, lacks);
+  pointwise(asked, CUDNN_POINTWISE_ADD, {sums}, plus_bias);
+  // Of a bias or a result with other extents than the image it says nothing; the stand-in refuses them.
+  convolution(asked, x, w, larger), convolution(asked, w, x, sums);
+  return asked.answers;
+}
+
+TEST(RealLibraries, AConvolutionWithBiasAndReluAnswersAlike) {
+  const Library real(HALFMARK_CUDNN), ours(nullptr);
+  if (!real.is_open()) GTEST_SKIP() << "cannot load " << HALFMARK_CUDNN;
+  EXPECT_EQ(first_difference(fused_convolutions_of(real), fused_convolutions_of(ours)), -1);
 }
 
 TEST(RealLibraries, TheOperationsOfAttentionAnswerAlike) {
