@@ -18,7 +18,7 @@ TEST_F(SoftwareGpu, MemoryOutsideThePoolIsWhatCameIntoUseLessTheBlocks) {
   ASSERT_EQ(run.code, 0) << run.err;
   ASSERT_TRUE(run.report);
   const Record& record = run.report->records.at(0);
-  const Measurement *pool = find(record, "memory.pool"), *outside = find(record, "memory.outside_pool"),
+  const Measurement *pool = find(record, "device.pool"), *outside = find(record, "device.outside_pool"),
                     *peak = find(record, "memory.peak", "train");
   ASSERT_TRUE(pool && outside && peak);
   EXPECT_GE(pool->value, peak->value);
@@ -34,7 +34,7 @@ TEST_F(SoftwareGpu, ThePoolIsThatOfTheCaseAlone) {
   ASSERT_EQ(after.report->records.size(), 2u);
   const Record& small = after.report->records.at(0).subject == "linear/b4_i16_o8" ? after.report->records.at(0)
                                                                                   : after.report->records.at(1);
-  EXPECT_EQ(find(small, "memory.pool")->value, find(alone.report->records.at(0), "memory.pool")->value);
+  EXPECT_EQ(find(small, "device.pool")->value, find(alone.report->records.at(0), "device.pool")->value);
 }
 
 TEST_F(SoftwareGpu, MemoryOutsideThePoolIsLeftOutWhereItIsNotKnown) {
@@ -43,8 +43,8 @@ TEST_F(SoftwareGpu, MemoryOutsideThePoolIsLeftOutWhereItIsNotKnown) {
     const Ran run = ran(std::string("HALFMARK_SOFTWARE_NVML=") + reason, kCase);
     ASSERT_EQ(run.code, 0) << run.err;
     ASSERT_TRUE(run.report);
-    EXPECT_TRUE(find(run.report->records.at(0), "memory.pool")) << reason;
-    EXPECT_FALSE(find(run.report->records.at(0), "memory.outside_pool")) << reason;
+    EXPECT_TRUE(find(run.report->records.at(0), "device.pool")) << reason;
+    EXPECT_FALSE(find(run.report->records.at(0), "device.outside_pool")) << reason;
   }
 }
 

@@ -33,7 +33,7 @@ class Hash {
 // started.
 bool is_no_result(std::string_view metric) {
   const std::string_view family = metric.substr(0, metric.find('.'));
-  return family == "timing" || family == "speedup" || family == "contention" || family == "data" ||
+  return family == "time" || family == "timing" || family == "speedup" || family == "contention" || family == "data" ||
          family == "roofline" || family == "device" || family == "images" || family == "graph";
 }
 

@@ -39,9 +39,9 @@ const std::vector<MetricRow>& memory_table() {
          "bytes of purpose saved after forward and loss: what backward needs"},
         {"memory.slope", "B", Better::lower, Kind::exact,
          "growth of the allocated bytes per step, measured after each step; more than 0 is a leak"},
-        {"memory.pool", "B", Better::lower, Kind::information,
+        {"device.pool", "B", Better::lower, Kind::information,
          "on a GPU, after the last step: bytes of the allocator's blocks, those that it keeps for reuse included"},
-        {"memory.outside_pool", "B", Better::neither, Kind::information,
+        {"device.outside_pool", "B", Better::neither, Kind::information,
          "on a GPU, then: bytes in use since the process opened the GPU that its allocator does not hold: context, "
          "code and "
          "libraries, those of earlier cases of the run included; absent where NVML does not tell or other processes "
@@ -137,8 +137,8 @@ Findings measure_memory(const TrialSpec& given) {
   for (int i = 0; i < steps; ++i) step();
   out.number("memory.slope", "", (static_cast<double>(ledger.live().total) - before) / steps);
   if (const auto process = spec.device->process_memory()) {
-    out.number("memory.pool", "", process->pool);
-    if (!std::isnan(process->outside_pool)) out.number("memory.outside_pool", "", process->outside_pool);
+    out.number("device.pool", "", process->pool);
+    if (!std::isnan(process->outside_pool)) out.number("device.outside_pool", "", process->outside_pool);
   }
   return out.take();
 }

@@ -44,7 +44,8 @@ std::span<const Figure> known_figures() {
        .at = "reorder",
        .timed = true,
        .brief = false,
-       .about = "median time of the layout changes of a hot step, without those that a kernel of another operation makes itself"},
+       .about = "median time of the layout changes of a hot step, without those that a kernel of another operation "
+                "makes itself"},
       {.title = "graph kernels",
        .metric = "graph.kernels",
        .at = "",
