@@ -96,7 +96,8 @@ Answers operations_of(const Library& library) {
   pointwise(asked, CUDNN_POINTWISE_BINARY_SELECT, {x, scalar, y}, z);
   pointwise(asked, CUDNN_POINTWISE_BINARY_SELECT, {x, scalar}, z);
   for (const int64_t axis : {-1, 0, 3}) pointwise(asked, CUDNN_POINTWISE_GEN_INDEX, {x}, z, axis);
-  for (int lacks = 0; lacks <= 3; ++lacks) reduction(asked, CUDNN_REDUCE_TENSOR_ADD, x, row, lacks);
+  // Without an operator (1) NVIDIA's library answers by what its memory held before.
+  for (const int lacks : {0, 2, 3}) reduction(asked, CUDNN_REDUCE_TENSOR_ADD, x, row, lacks);
   reduction(asked, CUDNN_REDUCE_TENSOR_MAX, x, row), reduction(asked, CUDNN_REDUCE_TENSOR_MAX, x, y);
   reduction(asked, CUDNN_REDUCE_TENSOR_ADD, x, other);
   const Node b = tensor(asked, packed(7, 2, 3, 5, 7)), c = tensor(asked, packed(8, 2, 3, 4, 7)),
