@@ -356,15 +356,13 @@ std::unique_ptr<RecordedWork> CudaDevice::record(const std::function<void()>& wo
   return graph;
 }
 
-std::unique_ptr<ValueReader> CudaDevice::value_reader() {
-  return std::make_unique<CudaValueReader>(
-      CudaValueReader::Owner{stream_, [this] { activate(); }, [this] { return !lost_.empty(); }});
+StreamOf CudaDevice::stream_of() {
+  return {stream_, [this] { activate(); }, [this] { return !lost_.empty(); }};
 }
 
-std::unique_ptr<TimeMarks> CudaDevice::time_marks() {
-  return std::make_unique<CudaTimeMarks>(
-      CudaTimeMarks::Owner{stream_, [this] { activate(); }, [this] { return !lost_.empty(); }});
-}
+std::unique_ptr<ValueReader> CudaDevice::value_reader() { return std::make_unique<CudaValueReader>(stream_of()); }
+
+std::unique_ptr<TimeMarks> CudaDevice::time_marks() { return std::make_unique<CudaTimeMarks>(stream_of()); }
 
 std::optional<ProcessMemory> CudaDevice::process_memory() {
   double pool = 0;

@@ -14,6 +14,7 @@
 #include "kernels/cuda/dot_table.h"
 #include "kernels/cuda/hardware.h"
 #include "kernels/cuda/nvml.h"
+#include "kernels/cuda/stream_of.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/device.h"
 
@@ -70,6 +71,7 @@ class CudaDevice : public Device {
   void close() noexcept;
   void release_cached() noexcept;
   void end_context(const std::string& failure);
+  StreamOf stream_of();
   void refuse_while_recording() const;
   double timed(double pause,
                const std::function<void()>& work);  // after a pause, whether it covers the launches or not

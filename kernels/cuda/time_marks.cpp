@@ -4,7 +4,7 @@
 
 namespace halfmark::kernels::cuda {
 
-CudaTimeMarks::CudaTimeMarks(Owner owner) : owner_(std::move(owner)) {}
+CudaTimeMarks::CudaTimeMarks(StreamOf owner) : owner_(std::move(owner)) {}
 
 // What a lost device had is gone with its context.
 CudaTimeMarks::~CudaTimeMarks() {

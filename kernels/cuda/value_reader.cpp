@@ -7,7 +7,7 @@
 
 namespace halfmark::kernels::cuda {
 
-CudaValueReader::CudaValueReader(Owner owner) : owner_(std::move(owner)) {
+CudaValueReader::CudaValueReader(StreamOf owner) : owner_(std::move(owner)) {
   owner_.activate();
   HM_CUDA(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming));
   void* memory = nullptr;
