@@ -38,7 +38,9 @@ TEST_F(SoftwareGpu, ThePoolIsThatOfTheCaseAlone) {
 }
 
 TEST_F(SoftwareGpu, MemoryOutsideThePoolIsLeftOutWhereItIsNotKnown) {
+  // Other processes: all the time, and only when the device was opened, which is the second time that it is asked for.
   for (const char* reason : {"memory_used=none", "memory_used=1000000000@1-1,memory_used=1700000000,processes=1",
+                             "memory_used=1000000000@1-1,memory_used=1700000000,processes=1@2-2",
                              "memory_used=1700000000@1-1,memory_used=1000000000", "processes=none"}) {
     const Ran run = ran(std::string("HALFMARK_SOFTWARE_NVML=") + reason, kCase);
     ASSERT_EQ(run.code, 0) << run.err;
