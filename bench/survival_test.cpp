@@ -386,5 +386,30 @@ TEST_F(SurvivalTest, AWriteErrorOnStandardOutputIsAnError) {
   EXPECT_TRUE(says(result.err, "No space left on device")) << result.err;
 }
 
+TEST_F(SurvivalTest, ResumingAFinishedRunMeasuresNothing) {
+  const std::string run = "run --no-probes --device cpu --policy fp32,fp16 linear/b8_i8_o8 error";
+  ASSERT_EQ(halfmark(run).code, 0);
+  const std::string finished = read(folder_ / "report.json");
+  const Result again = halfmark(run + " --resume");
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(again.err, "halfmark: report.json is finished: nothing to resume\n");
+  EXPECT_TRUE(says(again.out, "records   2: 2 ok")) << "the table of the report";
+  EXPECT_EQ(read(folder_ / "report.json"), finished);
+  // A finished report of other cases, another seed or numbers that were changed is not the one to resume.
+  for (const char* other : {" --seed 1", " linear/b8_i8_o16"}) {
+    const Result measured = halfmark(run + other + " --resume");
+    EXPECT_EQ(measured.code, 0);
+    EXPECT_TRUE(says(measured.err, "nothing to resume, because there is no report.json.journal: measuring all cases"));
+    EXPECT_NE(read(folder_ / "report.json"), finished) << other;
+    std::ofstream(folder_ / "report.json") << finished;
+  }
+  std::string changed = finished;
+  const size_t at = changed.find("\"value\": ") + 9;
+  changed.replace(at, changed.find_first_of(",\n}", at) - at, "0.5");
+  std::ofstream(folder_ / "report.json") << changed;
+  EXPECT_TRUE(says(halfmark(run + " --resume").err, "measuring all cases"));
+  EXPECT_FALSE(says(halfmark("show report.json").out, "changed"));
+}
+
 }  // namespace
 }  // namespace halfmark::bench

@@ -58,7 +58,7 @@ void write_parquet(const Report& report, const ExportArguments& arguments, const
 
 void export_report(const ExportArguments& arguments, const Program& program) {
   if (!arguments.output.empty()) require_no_input(arguments.output, {arguments.report});
-  const Report report = Report::load(arguments.report);
+  const Report report = load_unchanged(arguments.report).report;
   if (arguments.format == kParquet) return write_parquet(report, arguments, program);
   for (const ExportFormat& format : export_formats()) {
     if (format.name != arguments.format) continue;

@@ -49,6 +49,8 @@ TimeHistory history_in_folder(const std::string& folder, const Report& base, con
     if (entry->path().extension() != ".json") continue;
     try {
       Report report = Report::load(entry->path());
+      if (const std::string changed = changed_text(report); !changed.empty())
+        throw Error(fmt::format("{}: {}", entry->path().string(), changed));
       const int64_t when = seconds_since_1970(report.run.started, entry->path().string());
       runs.emplace_back(when, std::move(report));
     } catch (const ReportError&) {  // not a report
@@ -78,9 +80,9 @@ void gate(const GateArguments& arguments, Program& program) {
   options.time = arguments.time;
   options.today = utc_date();
   if (!arguments.acknowledged.empty()) options.acknowledgements = Acknowledgements::load(arguments.acknowledged);
-  const NamedReport base{arguments.base, Report::load(arguments.base)};
+  const NamedReport base = load_unchanged(arguments.base);
   require_records(base);
-  const NamedReport candidate{arguments.candidate, Report::load(arguments.candidate)};
+  const NamedReport candidate = load_unchanged(arguments.candidate);
   if (!arguments.history.empty())
     options.time_history = history_in_folder(arguments.history, base.report, candidate, rules.time_keys);
   const Judgement judgement = judge(base, candidate, rules, options);

@@ -54,30 +54,35 @@ Json quantizers_json() {
 }
 
 // The rows of the simulated tensor cores, each with the citations that its evidence names.
+namespace {
+
+Json instruction_json(const TensorCore& core) {
+  const bool blocks = core.summation != Summation::fma_chain;
+  const auto number = [&](int value) { return blocks && value != kNoZeroExponent ? Json(value) : Json(nullptr); };
+  Json citations = Json::array();
+  for (const InstructionSource& source : instruction_sources())
+    if (core.source.find(source.key) != core.source.npos) citations.push_back(source.citation);
+  return {{"architecture", core.architecture},
+          {"instruction", name_of(core.instruction)},
+          {"operands", name_of(core.operands)},
+          {"scale", core.scaling.block ? fmt::format("{} per {}", name_of(core.scaling.type), core.scaling.block)
+                                       : std::string()},
+          {"addend", core.addend.name},
+          {"result", core.result.name},
+          {"summation", text_of(core.summation)},
+          {"products_per_block", number(core.block.products)},
+          {"kept_fraction_bits", number(core.block.kept_fraction_bits)},
+          {"zero_exponent", number(core.block.zero_exponent)},
+          {"rounding", blocks ? text_of(core.block.rounding) : "each operation to nearest even"},
+          {"evidence", core.source},
+          {"sources", citations}};
+}
+
+}  // namespace
+
 Json instructions_json() {
   Json list = Json::array();
-  for (const TensorCore& core : tensor_cores()) {
-    const bool blocks = core.summation != Summation::fma_chain;
-    const auto number = [&](int value) { return blocks && value != kNoZeroExponent ? Json(value) : Json(nullptr); };
-    Json citations = Json::array();
-    for (const InstructionSource& source : instruction_sources())
-      if (core.source.find(source.key) != core.source.npos) citations.push_back(source.citation);
-    list.push_back(
-        {{"architecture", core.architecture},
-         {"instruction", name_of(core.instruction)},
-         {"operands", name_of(core.operands)},
-         {"scale", core.scaling.block ? fmt::format("{} per {}", name_of(core.scaling.type), core.scaling.block)
-                                      : std::string()},
-         {"addend", core.addend.name},
-         {"result", core.result.name},
-         {"summation", text_of(core.summation)},
-         {"products_per_block", number(core.block.products)},
-         {"kept_fraction_bits", number(core.block.kept_fraction_bits)},
-         {"zero_exponent", number(core.block.zero_exponent)},
-         {"rounding", blocks ? text_of(core.block.rounding) : "each operation to nearest even"},
-         {"evidence", core.source},
-         {"sources", citations}});
-  }
+  for (const TensorCore& core : tensor_cores()) list.push_back(instruction_json(core));
   return list;
 }
 
@@ -103,8 +108,9 @@ std::string kernels_text(const Json& list, const TextOptions& options) {
 // The description of each row; its numbers have separate keys in the JSON.
 std::string instructions_text(const Json& list, const TextOptions& options) {
   std::string text;
-  size_t row = 0;
+  size_t row = 0;  // of the list, whose rows have the order of the table
   for (const TensorCore& core : tensor_cores()) {
+    if (row == list.size() || list[row] != instruction_json(core)) continue;
     const Json& zero = list[row++]["zero_exponent"];
     text += wrapped(fmt::format("{:<14} {:<13} ", core.architecture, name_of(core.instruction)),
                     fmt::format("{}{} ({})", text_of(core),

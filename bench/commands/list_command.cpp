@@ -15,7 +15,9 @@
 
 #include "bench/commands/claim_list.h"
 #include "bench/commands/commands.h"
+#include "bench/commands/harness_lists.h"
 #include "bench/commands/kernel_lists.h"
+#include "bench/commands/list_tables.h"
 #include "bench/commands/subject_text.h"
 #include "bench/run/case.h"
 #include "bench/run/known_names.h"
@@ -134,72 +136,14 @@ Json devices_json() {
   return list;
 }
 
-Json metrics_json(const std::vector<MetricRow>& rows) {
-  Json list = Json::array();
-  for (const MetricRow& m : rows)
-    list.push_back({{"metric", m.metric},
-                    {"unit", m.unit},
-                    {"better", name_of(m.better)},
-                    {"kind", name_of(m.kind)},
-                    {"formula", m.formula}});
-  return list;
-}
-
-Json harnesses_json() {
-  Json list = Json::array();
-  for (const Harness& harness : all_harnesses()) {
-    Json axes = Json::object();
-    Json numbers = Json::object();  // that an axis takes beside its values
-    Json abouts = Json::object();
-    for (const Axis& axis : harness.axes) {
-      axes[std::string(axis.name)] = axis.values;
-      abouts[std::string(axis.name)] = axis.about;
-      if (axis.numbers) numbers[std::string(axis.name)] = numbers_text(*axis.numbers);
-    }
-    list.push_back({{"name", harness.name},
-                    {"about", harness.about},
-                    {"axes", axes},
-                    {"numbers", numbers},
-                    {"axes_about", abouts},
-                    {"metrics", metrics_json(harness.metrics)}});
-  }
-  return list;
-}
-
-std::string text_of(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
-  if (value.is_null()) return "-";
-  return value.dump();
-}
-
-// A column of a table: the JSON key and the heading.
-struct ListColumn {
-  const char* key;
-  const char* title;
-};
-
-// The first `text_columns` columns are text, the others numbers.
-std::string table_of(const Json& list, const std::vector<ListColumn>& columns, size_t text_columns,
-                     const TextOptions& options) {
-  std::vector<std::string> titles;
-  for (const ListColumn& column : columns) titles.emplace_back(column.title);
-  Table table(titles, text_columns);
-  for (const Json& row : list) {
-    std::vector<Cell> cells;
-    for (const ListColumn& column : columns) cells.push_back({text_of(row.at(column.key)), Tone::plain});
-    table.add(std::move(cells));
-  }
-  return table.text(options);
-}
-
-std::string families_text(const Json&, const TextOptions& options) {
+std::string families_text(const Json& list, const TextOptions& options) {
   constexpr size_t kNarrowestText = 40;
   size_t longest = 0;
   for (const Family& family : families()) longest = std::max(longest, family.name.size());
   const bool is_beside = longest + 2 + kNarrowestText <= options.width;  // else the text is below the name
   std::string text;
   for (const Family& family : families()) {
+    if (!has_row(list, "name", family.name)) continue;
     const std::string indent(is_beside ? longest + 2 : 2, ' ');
     if (!is_beside) text += std::string(family.name) + "\n";
     text +=
@@ -234,9 +178,10 @@ std::string subjects_text(const Json& list, const TextOptions& options) {
                  options.width);
 }
 
-std::string layer_kinds_text(const Json&, const TextOptions& options) {
+std::string layer_kinds_text(const Json& list, const TextOptions& options) {
   std::string text;
   for (const LayerKind& kind : layer_kinds()) {
+    if (!has_row(list, "layer", kind.name)) continue;
     const std::string lead = fmt::format("{:<20}", kind.name), indent(lead.size(), ' ');
     text += wrapped(lead, std::string(kind.about), options.width);
     if (!kind.arguments.empty()) text += wrapped(indent, arguments_text(kind.arguments), options.width);
@@ -284,52 +229,6 @@ std::string scalers_text(const Json& list, const TextOptions& options) {
              options.width);
 }
 
-// In a narrow terminal text in place of a table, whose columns would be wider than their text.
-std::string metrics_text(const Json& metrics, const std::vector<ListColumn>& columns, const TextOptions& options) {
-  constexpr size_t kNarrowestTable = 60;
-  if (options.width >= kNarrowestTable) return table_of(metrics, columns, columns.size(), options);
-  std::string text;
-  for (const Json& row : metrics)
-    text += wrapped("  ",
-                    fmt::format("{} ({}, {}, {}): {}", text_of(row["metric"]), text_of(row["unit"]),
-                                text_of(row["better"]), text_of(row["kind"]), text_of(row["formula"])),
-                    options.width, true);
-  return text;
-}
-
-std::string harnesses_text(const Json& list, const TextOptions& options) {
-  const std::vector<ListColumn> columns = {
-      {"metric", "metric"}, {"unit", "unit"}, {"better", "better"}, {"kind", "kind"}, {"formula", "formula"}};
-  std::string text;
-  for (const Json& harness : list) {
-    text += toned(harness["name"].get<std::string>(), Tone::strong, options.colour) + "\n";
-    text += wrapped("  ", harness["about"].get<std::string>(), options.width);
-    for (const auto& [axis, values] : harness["axes"].items()) {
-      const Json& numbers = harness["numbers"];
-      const std::string about = harness["axes_about"][axis];
-      auto names = values.get<std::vector<std::string>>();
-      names.front() += " (default)";
-      text += wrapped(fmt::format("  axis {} = ", axis),
-                      fmt::format("{}{}{}", fmt::join(names, " | "),
-                                  numbers.contains(axis) ? " | " + numbers[axis].get<std::string>() : "",
-                                  about.empty() ? "" : ": " + about),
-                      options.width);
-    }
-    text += metrics_text(harness["metrics"], columns, options);
-    text += "\n";
-  }
-  text += toned("every harness", Tone::strong, options.colour) + "\n";
-  text += wrapped("  ", "what one batch of the subject computes and moves, in each record", options.width);
-  text += metrics_text(metrics_json(work_table()), columns, options) + "\n";
-  return text +
-         wrapped("",
-                 "unit 1: a pure number. better: the direction of an improvement. kind: exact = the same on every run "
-                 "of one build and machine; bounded = has a bound from theory; sampled = differs from run to run, as "
-                 "times do; information = never judged by a gate. An axis is a setting; its first value is the "
-                 "default.",
-                 options.width);
-}
-
 std::string heading(const std::string& name, const TextOptions& options) {
   return toned(name, Tone::strong, options.colour) + "\n";
 }
@@ -347,24 +246,32 @@ std::string devices_text(const Json& list, const TextOptions& options) {
 }
 
 struct Listing {
-  std::string_view name;
+  std::string_view name, row;  // what it lists, and one of them
   Json (*json)();
   std::string (*text)(const Json&, const TextOptions&);
+  std::vector<std::string_view> keys;  // at which further words name rows
 };
 
-const Listing kListings[] = {
-    {"families", families_json, families_text},
-    {"subjects", subjects_json, subjects_text},
-    {"layers", layer_kinds_json, layer_kinds_text},
-    {"policies", policies_json, policies_text},
-    {"scalers", scalers_json, scalers_text},
-    {"devices", devices_json, devices_text},
-    {"harnesses", harnesses_json, harnesses_text},
-    {"kernels", kernels_json, kernels_text},
-    {"instructions", instructions_json, instructions_text},
-    {"quantizers", quantizers_json, quantizers_text},
-    {"claims", claims_list_json, claims_list_text},
-};
+const std::vector<Listing>& listings() {
+  static const std::vector<Listing> list = {
+      {"families", "family", families_json, families_text, {"name"}},
+      {"subjects", "subject", subjects_json, subjects_text, {}},  // words show one subject each: list_subjects
+      {"layers", "layer", layer_kinds_json, layer_kinds_text, {"layer"}},
+      {"policies", "policy", policies_json, policies_text, {"name"}},
+      {"scalers", "scaler", scalers_json, scalers_text, {"name"}},
+      {"devices", "device", devices_json, devices_text, {"name"}},
+      {"harnesses", "harness", harnesses_json, harnesses_text, {"name"}},
+      {"kernels", "kernel", kernels_json, kernels_text, {"device", "operation", "row"}},
+      {"instructions",
+       "instruction",
+       instructions_json,
+       instructions_text,
+       {"architecture", "instruction", "operands"}},
+      {"quantizers", "quantizer", quantizers_json, quantizers_text, {"name"}},
+      {"claims", "claim", claims_list_json, claims_list_text, {"id"}},
+  };
+  return list;
+}
 // Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
 constexpr std::string_view kLong[] = {"families",     "layers",     "scalers", "kernels",
                                       "instructions", "quantizers", "claims"};
@@ -386,16 +293,17 @@ void list_subjects(const std::vector<std::string>& ids, const std::vector<std::s
   fmt::print("{}", text);
 }
 
-void list(const std::string& what, bool json) {
+void list(const std::string& what, const std::vector<std::string>& words, bool json) {
   TextOptions options;
   options.width = terminal_width(STDOUT_FILENO);
   options.colour = wants_colour(STDOUT_FILENO);
   Json all = Json::object();
   std::string text;
-  for (const Listing& listing : kListings) {
+  for (const Listing& listing : listings()) {
     const bool is_long = std::ranges::find(kLong, listing.name) != std::end(kLong);
     if (what.empty() ? is_long : listing.name != what) continue;
-    const Json rows = listing.json();
+    const Json rows =
+        named_rows(listing.json(), listing.keys, words, listing.row, fmt::format("halfmark list {}", what));
     all[std::string(listing.name)] = rows;
     if (!json)
       text += (what.empty() ? heading(std::string(listing.name), options) : "") + listing.text(rows, options) +
@@ -409,34 +317,33 @@ void list(const std::string& what, bool json) {
 void add_list_command(CommandLine& line, Program&) {
   struct Arguments {
     std::string what;
-    std::vector<std::string> ids, models;
+    std::vector<std::string> names, models;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
   std::vector<std::string> names;
-  for (const Listing& listing : kListings) names.emplace_back(listing.name);
+  for (const Listing& listing : listings()) names.emplace_back(listing.name);
   line.add("list",
            "what there is: subjects, layers of model files, policies, scalers, devices, harnesses with their metrics, "
            "kernels, "
            "instructions, quantizers, claims")
       .choice("what", arguments->what, names)
-      .words(
-          "ids", arguments->ids,
-          "after subjects: the layers of these subjects and the memory of a training step, predicted; with --json as a "
-          "model file")
+      .words("names", arguments->names,
+             "only these rows: a name, * as a glob; after subjects: the layers of these subjects and the memory of a "
+             "training step, predicted; with --json as a model file")
       .files("--model", arguments->models, "after subjects: a model of your own, as in halfmark run")
       .flag("--json", arguments->json, "machine-readable output")
-      .examples({"halfmark list", "halfmark list devices", "halfmark list harnesses --json",
+      .examples({"halfmark list", "halfmark list devices", "halfmark list harnesses range --json",
                  "halfmark list subjects convnet/b16_c3_s16_w16"})
       .action([arguments] {
-        if (arguments->ids.empty() && arguments->models.empty()) return list(arguments->what, arguments->json);
+        const bool is_subjects = arguments->what == "subjects";
         HM_CHECK(
-            arguments->what == "subjects",
-            fmt::format(
-                "'{}': only subjects are listed by their ids, as in halfmark list subjects ID; halfmark list {} takes "
-                "no further words and no --model",
-                arguments->ids.empty() ? "--model" : arguments->ids.front(), arguments->what));
-        list_subjects(arguments->ids, arguments->models, arguments->json);
+            arguments->models.empty() || is_subjects,
+            fmt::format("--model: halfmark list {} takes none, only halfmark list subjects does", arguments->what));
+        if (!is_subjects || (arguments->names.empty() && arguments->models.empty()))
+          list(arguments->what, arguments->names, arguments->json);
+        else
+          list_subjects(arguments->names, arguments->models, arguments->json);
       });
 }
 

@@ -29,7 +29,7 @@ struct MergeArguments {
 void merge_files(const MergeArguments& arguments, const Program& program) {
   require_no_input(arguments.output, {arguments.files.begin(), arguments.files.end()});
   std::vector<NamedReport> shards;
-  for (const std::string& file : arguments.files) shards.push_back({file, Report::load(file)});
+  for (const std::string& file : arguments.files) shards.push_back(load_unchanged(file));
   Report whole = merge(shards, arguments.partial);
   whole.run.command = program.command;
   std::optional<FileLock> lock;  // a run may be writing this file

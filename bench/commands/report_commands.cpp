@@ -84,7 +84,7 @@ void add_compare_command(CommandLine& line, Program&) {
             reports::published_gpus_named(chosen_names("GPU", arguments->gpus, reports::names_of_published_gpus()));
         std::vector<NamedReport> reports;
         for (const std::string& file : arguments->files) {
-          reports.push_back({file, Report::load(file)});
+          reports.push_back(load_unchanged(file));
           require_records(reports.back());
         }
         const TextOptions options = text_options(arguments->all);

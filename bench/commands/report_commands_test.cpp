@@ -248,5 +248,53 @@ TEST_F(ListCommand, AloneLeavesOutTheLongLists) {
   EXPECT_TRUE(says(halfmark("list harnesses").out, "work.flops")) << "what every record has";
 }
 
+TEST_F(ListCommand, ShowsTheRowsThatWordsName) {
+  const auto values = [&](const std::string& words, const char* key) {
+    std::set<std::string> names;
+    for (const Json& row : list_json(words)) names.insert(row[key]);
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(values("harnesses range error", "name"), (Names{"error", "range"}));
+  EXPECT_EQ(values("policies 'amp-f*16'", "name"), Names{"amp-fp16"});
+  EXPECT_EQ(values("kernels cpu matmul attention", "operation"), (Names{"matmul", "attention"}));
+  EXPECT_EQ(values("kernels cpu matmul", "device"), Names{"cpu"});
+  EXPECT_EQ(values("instructions hopper wgmma.k16", "instruction"), Names{"wgmma.k16"});
+  // Texts that are made from the tables leave the same rows out.
+  for (const char* words : {"families linear", "layers linear", "scalers torch", "devices cpu", "quantizers te-nvfp4",
+                            "instructions hopper", "harnesses range", "claims S0-1"}) {
+    const std::string all(words, std::string(words).find(' ')), name(words + all.size() + 1);
+    const std::string text = halfmark(std::string("list ") + words).out;
+    EXPECT_TRUE(says(text, name)) << words;
+    EXPECT_LT(text.size(), halfmark("list " + all).out.size()) << words;
+  }
+  expect_complaint("list harnesses rang", "unknown harness 'rang'; did you mean range?");
+  expect_complaint("list policies --model x", "--model: halfmark list policies takes none");
+}
+
+// A number of a record was changed with another program, and its checksum was not.
+TEST_F(ReportCommands, RefuseAReportThatWasChangedAfterItWasWritten) {
+  ASSERT_EQ(halfmark("run --policy fp32 --device cpu linear/b8_i8_o8 error --no-probes -o base.json").code, 0);
+  Json report = Json::parse(read(folder_ / "base.json"));
+  Json& value = report["records"][0]["measurements"][0]["value"];
+  value = value.get<double>() + 1;
+  std::ofstream(folder_ / "changed.json") << report.dump();
+  for (const char* command : {"gate base.json changed.json", "gate changed.json base.json", "compare changed.json",
+                              "merge changed.json -o merged.json", "export changed.json --to csv"})
+    expect_complaint(command,
+                     "changed after they were written (wrong checksum): 1 of 1, the first is linear/b8_i8_o8/cpu");
+  const Result shown = halfmark("show changed.json");
+  EXPECT_EQ(shown.code, 0);
+  EXPECT_TRUE(says(shown.out, "changed   records changed after they were written")) << shown.out;
+  EXPECT_FALSE(says(halfmark("show base.json").out, "changed after"));
+  EXPECT_TRUE(says(halfmark("history .").out, "omitted: changed.json: records changed after they were written"));
+}
+
+TEST_F(ReportCommands, SayWhetherTheProcessesOfARunHadTheSameBits) {
+  const std::string run = "run --policy fp32 --device cpu linear/b8_i8_o8 error throughput --no-probes -o base.json";
+  EXPECT_FALSE(says(halfmark(run).out, "bits  ")) << "one process shows nothing";
+  EXPECT_TRUE(says(halfmark(run + " --processes 2").out, "bits      of 1 case in 2 processes: the same every time"));
+}
+
 }  // namespace
 }  // namespace halfmark::bench

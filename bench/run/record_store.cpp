@@ -107,6 +107,24 @@ std::string shortened(const std::string& text) { return text.size() <= 60 ? text
 
 }  // namespace
 
+std::optional<Report> RecordStore::finished_report() const {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(target_of(output_), ignored)) return std::nullopt;
+  try {
+    Report report = Report::load(output_);
+    const bool is_same = report.run.complete && report.run.seed == header_.run.seed &&
+                         report.run.plan.hash == header_.run.plan.hash && report.run.plan.cases > 0 &&
+                         report.run.shard == header_.run.shard &&
+                         !difference_of(report.environment, header_.environment);
+    if (!is_same || !changed_text(report).empty() || report.records.size() != records_.size()) return std::nullopt;
+    for (const Record& record : report.records)
+      if (!is_complete(record, processes_)) return std::nullopt;
+    return report;
+  } catch (const ReportError&) {  // no report
+    return std::nullopt;
+  }
+}
+
 std::vector<Record> RecordStore::earlier_records(bool resume) const {
   if (!Journal::is_at(journal_path_)) {
     if (resume)
@@ -140,6 +158,14 @@ void RecordStore::begin(Report header, const std::vector<std::string>& ids, int 
   processes_ = processes;
   records_.resize(ids.size());
   if (!to_file_) return;
+  if (resume && !Journal::is_at(journal_path_)) {
+    finished_ = finished_report();
+    if (finished_) {
+      complain(fmt::format("{} is finished: nothing to resume", output_.string()));
+      for (size_t place = 0; place < records_.size(); ++place) records_[place] = finished_->records[place];
+      return;
+    }
+  }
   std::map<std::string, Record> earlier;
   for (Record& record : earlier_records(resume)) earlier.emplace(record.id, std::move(record));
   resumed_ = !earlier.empty();
@@ -176,6 +202,7 @@ Report RecordStore::report() const {
 
 Report RecordStore::save() const {
   const std::lock_guard lock(saving_);  // two threads may save: each leaves a whole file
+  if (finished_) return *finished_;     // the file has it
   Report whole = report();
   if (!whole.run.complete && whole.records.empty()) return whole;
   try {

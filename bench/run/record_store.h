@@ -26,7 +26,8 @@ class RecordStore {
   explicit RecordStore(std::filesystem::path output, int descriptor = -1);
 
   // Starts the journal or, with `resume`, continues the existing one. `header`: environment and run of the report;
-  // `ids`: the cases in the order of the report. Throws Error when the journal belongs to a different run.
+  // `ids`: the cases in the order of the report. Throws Error when the journal belongs to a different run. `resume` with a
+  // finished report of the same run in place of a journal: its records, and nothing is written.
   void begin(Report header, const std::vector<std::string>& ids, int processes, bool resume);
 
   const std::optional<Record>& record(size_t place) const { return records_[place]; }  // for the adding thread
@@ -45,6 +46,8 @@ class RecordStore {
  private:
   Report report() const;
   std::vector<Record> earlier_records(bool resume) const;
+  // What is at the output, if it is a finished report of the same cases, seed, program and machine.
+  std::optional<Report> finished_report() const;
   [[noreturn]] void throw_kept(const ReportError& error) const;
 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -54,6 +57,7 @@ class RecordStore {
   std::optional<FileLock> lock_;
   std::optional<Journal> journal_;
   Report header_;
+  std::optional<Report> finished_;  // the report that --resume found finished
   std::vector<std::optional<Record>> records_;
   int processes_ = 0;
   bool begun_ = false, resumed_ = false;

@@ -91,6 +91,8 @@ void HistoryStore::add(const std::string& file, std::string_view text) {
 
 void HistoryStore::add_report(const std::string& file, std::string_view text) {
   const Report report = Report::parse(text, file);
+  if (const std::string changed = changed_text(report); !changed.empty())
+    throw ReportError(fmt::format("{}: {}", file, changed));
   StoredReport stored{.file = file,
                       .started = report.run.started,
                       .build = fact(report.environment, "/halfmark/git"),

@@ -81,6 +81,9 @@ struct Record {
   std::vector<LintFinding> lint;
 };
 
+// The fingerprint of a case without a number that repeats, such as one of times only.
+inline constexpr std::string_view kOfNothing = "cbf29ce484222325";
+
 // The first measurement with this metric and place, or null.
 const Measurement* find(const Record& record, std::string_view metric, std::string_view at = {});
 

@@ -208,6 +208,23 @@ void Report::write_to(int descriptor, const std::filesystem::path& name) const {
   write_all(descriptor, file_text(*this), name);
 }
 
+std::string changed_text(const Report& report) {
+  const auto is_changed = [](const Record& record) { return record.intact == Intact::no; };
+  const auto count = std::ranges::count_if(report.records, is_changed);
+  if (count == 0) return {};
+  const Record& first = *std::ranges::find_if(report.records, is_changed);
+  return fmt::format(
+      "records changed after they were written (wrong checksum): {} of {}, the first is {}; measure again", count,
+      report.records.size(), printable(first.id));
+}
+
+NamedReport load_unchanged(const std::string& file) {
+  NamedReport named{file, Report::load(file)};
+  if (const std::string changed = changed_text(named.report); !changed.empty())
+    throw ReportError(fmt::format("{}: {}", file, changed));
+  return named;
+}
+
 void require_records(const NamedReport& named) {
   if (named.report.records.empty())
     throw ReportError(named.name + ": has no records, so there is nothing to compare; name the report of a run");

@@ -166,9 +166,6 @@ std::vector<std::string> doubts(const std::vector<NamedReport>& reports,
 using Fingerprints =
     std::map<std::pair<std::string, std::string>, std::map<size_t, std::map<std::string, std::string>>>;
 
-// The fingerprint of a case without a number that repeats, such as one of times only.
-constexpr std::string_view kOfNothing = "cbf29ce484222325";
-
 void add_fingerprints(const Report& report, const std::map<std::string, size_t>& column_of, Fingerprints& all) {
   for (const Record& record : report.records) {
     const auto column = column_of.find(record.device);
@@ -326,6 +323,30 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
                      settings_between(policies, entries, columns, options));
 }
 
+// The names of reports for headings of columns: the ends of their paths by which they differ, and
+// numbers where those are long. Two reports of one name have different ones.
+std::vector<std::string> column_names(const std::vector<NamedReport>& reports) {
+  constexpr size_t kLongest = 24;
+  const auto end_of = [](const std::string& path, size_t parts) {
+    size_t begin = path.size();
+    while (parts-- > 0 && begin > 0) begin = path.rfind('/', begin - 1) == path.npos ? 0 : path.rfind('/', begin - 1);
+    return path.substr(begin > 0 ? begin + 1 : 0);
+  };
+  const auto are_short = [](const std::vector<std::string>& names) {
+    return std::ranges::all_of(names, [](const std::string& name) { return name.size() <= kLongest; });
+  };
+  for (size_t parts = 1;; ++parts) {
+    std::vector<std::string> names;
+    for (const NamedReport& named : reports) names.push_back(end_of(named.name, parts));
+    if (!are_short(names)) break;
+    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
+    if (std::ranges::equal(names, reports, {}, {}, &NamedReport::name)) break;
+  }
+  std::vector<std::string> numbers;
+  for (size_t i = 1; i <= reports.size(); ++i) numbers.push_back(fmt::format("#{}", i));
+  return numbers;
+}
+
 std::string several_reports(const std::vector<NamedReport>& reports, const TextOptions& options) {
   std::vector<const Report*> contents;
   for (const NamedReport& named : reports) contents.push_back(&named.report);
@@ -335,17 +356,15 @@ std::string several_reports(const std::vector<NamedReport>& reports, const TextO
   std::vector<std::string> columns, subjects;
   std::map<std::string, std::vector<Entry>> entries;  // by subject
   for (const NamedReport& named : reports) groups.push_back(groups_of(named.report, figures));
-  std::map<std::string, size_t> names;
+  const std::vector<std::string> names = column_names(reports);
   std::vector<const nlohmann::ordered_json*> facts;  // of each column
   Fingerprints fingerprints;
   for (size_t i = 0; i < reports.size(); ++i) {
-    const size_t times = ++names[reports[i].name];
-    const std::string name = times == 1 ? reports[i].name : fmt::format("{} #{}", reports[i].name, times);
     std::map<std::string, size_t> devices;
     for (const Group& group : groups[i]) {
       const auto [column, is_new] = devices.try_emplace(group.device, columns.size());
       if (is_new) {
-        columns.push_back(name + " " + group.device);
+        columns.push_back(printable(names[i]) + " " + group.device);
         facts.push_back(facts_of(reports[i].report, group.device));
       }
       std::vector<Entry>& of_subject = entries[group.subject];
@@ -357,6 +376,9 @@ std::string several_reports(const std::vector<NamedReport>& reports, const TextO
 
   const std::map<std::string, std::string> others = other_subjects(reports);
   std::string text = legend_between(options);
+  for (size_t i = 0; i < reports.size(); ++i)
+    if (names[i] != reports[i].name)
+      text += wrapped("", fmt::format("{}: {}", names[i], reports[i].name), options.width);
   for (const std::string& doubt : doubts(reports, others)) text += wrapped("note: ", doubt, options.width);
   text += devices_text(columns, facts, options);
   for (const std::string& subject : subjects)

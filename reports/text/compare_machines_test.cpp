@@ -65,6 +65,24 @@ TEST(CompareMachines, NamesTheDevicesAndHowTheyAdd) {
   }
 }
 
+TEST(CompareMachines, NamesColumnsByTheEndsOfPathsOrByNumbers) {
+  const auto headings = [](const std::string& first, const std::string& second) {
+    NamedReport a = kMachineA, b = kMachineB;
+    a.name = first, b.name = second;
+    return machines_line(machines_text(a, b), "policy ");
+  };
+  EXPECT_EQ(headings("/runs/a.json", "/runs/b.json"), "policy a.json cuda:0 b.json cuda:0");
+  EXPECT_EQ(headings("/runs/old/r.json", "/runs/new/r.json"), "policy old/r.json cuda:0 new/r.json cuda:0");
+  EXPECT_EQ(headings("/r.json", "r.json"), "policy /r.json cuda:0 r.json cuda:0");
+  EXPECT_EQ(headings("r.json", "r.json"), "policy #1 cuda:0 #2 cuda:0");
+  EXPECT_EQ(headings("r.json", "/runs/" + std::string(25, 'r')), "policy #1 cuda:0 #2 cuda:0");
+  NamedReport other = kMachineB;
+  other.name = "/runs/b.json";
+  const std::string text = machines_text(kMachineA, other);
+  EXPECT_NE(text.find("\nb.json: /runs/b.json\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("a.json: "), std::string::npos) << "its name is whole";
+}
+
 TEST(CompareMachines, ShowsTheShareOfWhatIsAttainable) {
   EXPECT_EQ(machines_line(machines_text(kMachineA, kMachineB), "of attainable"), "of attainable 50% 25%");
   NamedReport older = kMachineB;

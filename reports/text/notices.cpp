@@ -55,7 +55,8 @@ std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
     return std::pair(kTraining, fmt::format("{} of the updates change nothing{}", human_share(one.value), place(one)));
   }
   if (metric == "training.skipped_steps" && one.value > 0) {
-    return std::pair(kTraining, fmt::format("{:.0f} steps were skipped", one.value));
+    return std::pair(kTraining, one.value == 1 ? std::string("1 step was skipped")
+                                               : fmt::format("{:.0f} steps were skipped", one.value));
   }
   if (metric == "error.zeroed" && one.value > kZeroedShare) {
     return std::pair(

@@ -111,6 +111,21 @@ std::string counts_text(const Report& report, const TextOptions& options) {
   return text;
 }
 
+// Whether the processes of a run with --processes had the same bits. Empty without such a run.
+std::string bits_text(const Report& report, const TextOptions& options) {
+  size_t cases = 0, differing = 0;
+  std::set<int> processes;
+  for (const Record& record : report.records) {
+    if (record.determinism.processes < 2 || record.fingerprint == kOfNothing) continue;
+    ++cases, differing += record.determinism.differing > 0 ? 1 : 0;
+    processes.insert(record.determinism.processes);
+  }
+  if (cases == 0) return {};
+  std::string text = fmt::format("of {} in {} processes: ", counted(cases, "case"), fmt::join(processes, " or "));
+  text += differing == 0 ? "the same every time" : fmt::format("{} differ", differing);
+  return wrapped("bits      ", text, options.width);
+}
+
 // Sorts the best policy of a table first: by time, then by error, then by the first figure of the table. Missing and
 // suspect values count as the worst. A policy with a value that is NaN or infinite comes after all others.
 using SortKey = std::tuple<bool, double, double, double>;  // has such a value; then three numbers, smaller is better
@@ -316,9 +331,11 @@ std::string show(const NamedReport& named, const TextOptions& options) {
   text += wrapped("run       ", run, options.width);
   if (const std::string partial = partial_text(report); !partial.empty())
     text += toned(wrapped("partial   ", partial, options.width), Tone::bad, options.colour);
+  if (const std::string changed = changed_text(report); !changed.empty())
+    text += toned(wrapped("changed   ", changed, options.width), Tone::bad, options.colour);
   for (const std::string& line : substitutes(report))
     text += toned(wrapped("device    ", printable(line), options.width), Tone::bad, options.colour);
-  text += environment_text(report, options) + counts_text(report, options);
+  text += environment_text(report, options) + counts_text(report, options) + bits_text(report, options);
 
   const std::vector<Figure> figures = figures_of({&report}, false);
   const auto layers = worst_layers(named, options);

@@ -244,6 +244,22 @@ TEST(ShowCounts, CountEveryStatusAndNameTheReasonsThatAreMost) {
   EXPECT_NE(text.find("and 4 more reasons\n"), text.npos) << text;
 }
 
+TEST(ShowBits, AreThoseOfCasesThatRanInSeveralProcesses) {
+  Report report;
+  const auto text = [&] { return with_single_blanks(show({"r.json", report}, kWide)); };
+  const auto add = [&](int processes, int differing, std::string_view fingerprint) {
+    report.records.push_back(measured_record("fp16", {}, fmt::format("{}", report.records.size())));
+    report.records.back().determinism = {.processes = processes, .differing = differing};
+    report.records.back().fingerprint = fingerprint;
+  };
+  add(0, 0, "af9e"), add(1, 0, "af9e"), add(3, 0, kOfNothing);
+  EXPECT_EQ(text().find("bits "), std::string::npos) << "one process, or a case of times only, shows nothing";
+  add(3, 0, "af9e"), add(3, 0, "9dd4");
+  EXPECT_NE(text().find("bits of 2 cases in 3 processes: the same every time\n"), std::string::npos) << text();
+  add(2, 1, "9dd4");
+  EXPECT_NE(text().find("bits of 3 cases in 2 or 3 processes: 1 differ\n"), std::string::npos) << text();
+}
+
 TEST(ShowControls, HaveWhatWasFoundBesideWhatWasExpected) {
   Record control = measured_record("fp16", {measured("training.noop_updates", "", 0.98)}, "a");
   control.expectation = Expectation{"training.noop_updates", "", ">=", 0.95, 0.98, true};
