@@ -3,6 +3,8 @@
 //
 // bytes/s: of the operands, each counted once in each direction that it goes, at the median time. copy: that, divided by
 // the bytes per second of a cast of f32 to f32 of 1 GiB, at its median time. FLOP/s: if the operation counts them.
+// With the software GPU and HALFMARK_SOFTWARE_GPU_WORK=FILE also what kernels execute and access, for each byte of the
+// operands: instructions/byte (of PTX, of threads), requested and touched (kernel_work.h).
 // HALFMARK_LARGE_BYTES: bytes of an operand and a result of an element-wise operation instead of 512 MiB.
 #include <benchmark/benchmark.h>
 
@@ -22,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/micro/kernel_work.h"
 #include "bench/micro/measured.h"
 #include "bench/micro/micro.h"
 #include "bench/run/attainable.h"
@@ -33,6 +36,7 @@ namespace {
 using ops_cases::Axes;
 
 constexpr int kRuns = 15;
+constexpr double kLanesOfWarp = 32;
 
 // Operations that have no large case although a row of real speed exists, and why.
 struct LeftOut {
@@ -279,13 +283,19 @@ void measure_in_turn(benchmark::State& state, Setting& setting, const Kernel<Op>
     copied.push_back(device.time(copy));
     state.SetIterationTime(seconds.back());
   }
-  ops_detail::BytesVisitor bytes;
-  op.visit(bytes);
-  const double rate = static_cast<double>(bytes.read + bytes.written) / median(seconds);
+  ops_detail::BytesVisitor visitor;
+  op.visit(visitor);
+  const auto bytes = static_cast<double>(visitor.read + visitor.written);
+  const double rate = bytes / median(seconds);
   state.counters["bytes/s"] = rate;
   state.counters["copy"] = rate / (setting.copy->bytes() / median(copied));
   const double flops = flops_of(op);
   if (flops > 0) state.counters["FLOP/s"] = flops / median(seconds);
+  if (const auto done = kernel_work(device, work)) {
+    state.counters["instructions/byte"] = kLanesOfWarp * done->instructions / bytes;
+    state.counters["requested"] = done->requested_bytes / bytes;
+    state.counters["touched"] = done->touched_bytes / bytes;
+  }
 }
 
 template <class Op>
@@ -351,7 +361,7 @@ void register_row(const std::shared_ptr<Setting>& setting, const Kernel<Op>& ker
                                        measure(state, *setting, kernel, dtype, number);
                                      })
             ->UseManualTime()
-            ->Iterations(kRuns);
+            ->Iterations(std::getenv("HALFMARK_SOFTWARE_GPU_WORK") ? 1 : kRuns);
       });
   }
 }

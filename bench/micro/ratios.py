@@ -13,6 +13,9 @@ in the same run, as elements per second, medians of the repetitions, because bot
 Large operands on a GPU: --benchmark_filter='^large/'. Bytes per second of each row as a share of those of a copy that ran in turn with
 it, lowest first, and the FLOP/s of products. What must read an operand twice cannot reach 1: batch norm (2/3 forward, 3/5 backward), and
 quantisers that first find the largest number of the whole matrix.
+
+On the software GPU, whose times mean nothing, with HALFMARK_SOFTWARE_GPU_WORK=FILE: what the kernels execute and access, for each byte of
+their operands, in place of shares and rates; most memory touched first (bench/micro/README.md).
 """
 import argparse
 import json
@@ -50,6 +53,14 @@ def print_tensor_cores(runs, clock):
         print(f"{name:44} {2 * 1024**3 / median:7.1f} GFLOP/s{beside}")
 
 
+def counts_lines(counts):
+    lines = []
+    for run, name in counts:
+        text = f"touched {run['touched']:5.2f}  requested {run['requested']:6.2f}  instructions {run['instructions/byte']:6.2f} a byte"
+        lines.append((-run["touched"], name, text))
+    return sorted(lines)
+
+
 FAST = 0.85  # share of the copy from which on a row is limited by memory
 
 
@@ -59,14 +70,17 @@ def print_large(runs):
         if run["name"].startswith("large/") and "copy" in run:
             operation, dtypes, shape, _, row = run["name"].split("/")[1:6]
             values.setdefault((operation, dtypes, shape, row), []).append(run)
-    shares, products = [], []
+    shares, products, counts = [], [], []
     for name, repetitions in values.items():
+        if "touched" in repetitions[0]:
+            counts.append((repetitions[0], name))
+            continue
         median = {key: statistics.median(run[key] for run in repetitions) for key in ("copy", "bytes/s", "FLOP/s") if key in repetitions[0]}
         if "FLOP/s" in median:
             products.append((median["FLOP/s"], name, f"{median['FLOP/s'] / 1e12:7.1f} TFLOP/s"))
         else:
             shares.append((median["copy"], name, f"{median['bytes/s'] / 1e9:7.1f} GB/s  {median['copy']:.2f} of a copy"))
-    for _, (operation, dtypes, shape, row), text in sorted(shares) + sorted(products):
+    for _, (operation, dtypes, shape, row), text in sorted(shares) + sorted(products) + counts_lines(counts):
         print(f"{operation:36} {dtypes:34} {shape:26} {row:9} {text}")
     for run in runs:
         if run["name"].startswith("large/") and run.get("error_occurred"):

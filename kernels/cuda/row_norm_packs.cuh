@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/row_packs.cuh"
@@ -76,57 +77,107 @@ struct OverRow {
   }
 };
 
-// The row stays as it was read, so that it needs half as many registers if it is of 16 bits. The result has the type of x,
-// or a narrower one.
-template <class Wide, class T, class Out, uint32_t kPacks, bool kOfWarp>
+// Parameters of which each column has its own, of the type of the arithmetic; null: absent.
+template <class Wide>
+struct ColumnParameters {
+  const Wide *scale, *shift;
+  template <class T, uint32_t N>
+  __device__ __forceinline__ void load(uint32_t, uint32_t number, Wide* factor, Wide* offset) const {
+    load_of<N>(scale, number, Wide(1), factor);
+    load_of<N>(shift, number, Wide(0), offset);
+  }
+
+ private:
+  template <uint32_t N>
+  __device__ __forceinline__ static void load_of(const Wide* from, uint32_t number, Wide absent, Wide* x) {
+    if (!from) return fill<N>(x, absent);
+#pragma unroll
+    for (uint32_t q = 0; q < N / kPack<Wide>; ++q)
+      widen_pack(load_pack(from, number * (N / kPack<Wide>)+q), x + q * kPack<Wide>);
+  }
+};
+
+// Any others that parameters_fit() takes.
+template <class Wide>
+struct SharedParameters {
+  RowNormForm s;
+  AnyTyped scale, shift;
+  template <class T, uint32_t N>
+  __device__ __forceinline__ void load(uint32_t row, uint32_t number, Wide* factor, Wide* offset) const {
+    load_parameters<T, N>(s, scale, row, number * N, Wide(1), factor);
+    load_parameters<T, N>(s, shift, row, number * N, Wide(0), offset);
+  }
+};
+
+// The rows stay as they were read, so that they need half as many registers if they are of 16 bits. The result has the type
+// of x, or a narrower one. A thread has the same columns of kRows rows, for which it reads parameters of columns once.
+template <class Wide, class T, class Out, uint32_t kPacks, bool kOfWarp, uint32_t kRows, class Parameters>
 __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
-    normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, AnyTyped scale, AnyTyped shift, Out* out,
+    normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, Parameters parameters, Out* out,
                     AnyTyped means, AnyTyped inverses, Wide epsilon) {
   constexpr uint32_t N = kPack<T>;
+  static_assert(kRows == 1 || std::is_same_v<Parameters, ColumnParameters<Wide>>);
   __shared__ Wide shared[kMostWarps];
   __shared__ Wide shared_pairs[kRowSumPlaces];
-  const RowThreads<kOfWarp> me(lanes);
-  const uint32_t all = s.width / N, packs = me.row < rows ? all : 0;
+  const RowThreads<kOfWarp> me(lanes, std::integral_constant<uint32_t, kRows>());
+  const uint32_t all = s.width / N, count = me.row < rows ? min(kRows, rows - me.row) : 0, packs = count ? all : 0;
   const Wide width = static_cast<Wide>(s.width);
-  Pack<T> given[kPacks];
-  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t number) { given[p] = load_pack(x, me.row * all + number); });
-  Wide mean = 0;
-  if (s.centred) {
-    Wide sum = 0;
+  Pack<T> given[kRows][kPacks];
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r)
+    if (r < count)
+      each_pack<kPacks, 1>(
+          me, packs, [&](uint32_t p, uint32_t number) { given[r][p] = load_pack(x, (me.row + r) * all + number); });
+  Wide mean[kRows], inverse[kRows];
+  OverRow<Wide> over(me.lanes);
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r) {
+    mean[r] = 0;
+    if (s.centred) {
+      Wide sum = 0;
+      each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
+#pragma unroll
+        for (uint32_t k = 0; k < N; ++k) sum += plain(given[r][p][k]);
+      });
+      mean[r] = me.over(sum, shared, Plus()) / width;
+    }
+    Pair<Wide> sums{0, 0};  // of the differences from the mean, and of their squares
     each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
 #pragma unroll
-      for (uint32_t k = 0; k < N; ++k) sum += plain(given[p][k]);
+      for (uint32_t k = 0; k < N; ++k) {
+        const Wide difference = plain(given[r][p][k]) - mean[r];
+        sums.first += difference, sums.second = fma(difference, difference, sums.second);
+      }
     });
-    mean = me.over(sum, shared, Plus()) / width;
+    over(sums, shared_pairs);
+    Wide squares = sums.second;
+    // The rounding error of the mean, as in batch norm (reduce.cu).
+    if (s.centred) {
+      const Wide corrected = squares - sums.first * sums.first / width;
+      squares = corrected < 0 ? Wide(0) : corrected;
+    }
+    inverse[r] = formulas::batch_norm_inverse(s.summed ? squares : squares / width, epsilon);
   }
-  Pair<Wide> sums{0, 0};  // of the differences from the mean, and of their squares
-  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t) {
+  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t number) {
+    Wide factor[N], offset[N];
+    parameters.template load<T, N>(me.row, number, factor, offset);
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) {
-      const Wide difference = plain(given[p][k]) - mean;
-      sums.first += difference, sums.second = fma(difference, difference, sums.second);
+    for (uint32_t r = 0; r < kRows; ++r) {
+      if (r >= count) break;
+      Wide result[N];
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k)
+        result[k] = fma(factor[k], (plain(given[r][p][k]) - mean[r]) * inverse[r], offset[k]);
+      store_pack_of<N>(out, (me.row + r) * all + number, result);
     }
   });
-  OverRow<Wide> over(me.lanes);
-  over(sums, shared_pairs);
-  Wide squares = sums.second;
-  // The rounding error of the mean, as in batch norm (reduce.cu).
-  if (s.centred) {
-    const Wide corrected = squares - sums.first * sums.first / width;
-    squares = corrected < 0 ? Wide(0) : corrected;
-  }
-  const Wide inverse = formulas::batch_norm_inverse(s.summed ? squares : squares / width, epsilon);
-  each_pack<kPacks, 1>(me, packs, [&](uint32_t p, uint32_t number) {
-    Wide factor[N], result[N];
-    load_parameters<T, N>(s, scale, me.row, number * N, Wide(1), factor);
-    load_parameters<T, N>(s, shift, me.row, number * N, Wide(0), result);
+  if (me.lane != 0) return;
 #pragma unroll
-    for (uint32_t k = 0; k < N; ++k) result[k] = fma(factor[k], (plain(given[p][k]) - mean) * inverse, result[k]);
-    store_pack_of<N>(out, me.row * all + number, result);
-  });
-  if (me.lane != 0 || me.row >= rows) return;
-  inverses.store<Wide>(me.row, inverse);
-  if (s.centred) means.store<Wide>(me.row, mean);
+  for (uint32_t r = 0; r < kRows; ++r) {
+    if (r >= count) break;
+    inverses.store<Wide>(me.row + r, inverse[r]);
+    if (s.centred) means.store<Wide>(me.row + r, mean[r]);
+  }
 }
 
 // lanes: of a warp for each row, else as many threads as the block has.
@@ -271,6 +322,9 @@ bool parameters_fit(const RowNormForm& s, const Array& scale, const Array& shift
   return s.repeat % kPack<T> == 0;
 }
 
+template <class T>
+constexpr uint32_t kRowsOfThread = sizeof(T) == 2 ? 2 : 1;
+
 // These return whether they have started a kernel.
 template <class Wide, class T, class Out>
 bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const RowNormArrays& a,
@@ -278,10 +332,22 @@ bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm
   const RowShape shape = row_shape(rows, s.width, kPack<T>);
   if (!shape.fits || !parameters_fit<T, Wide>(s, a.scale, a.shift)) return false;
   if (!starts_pack(a.x.data) || !starts_pack(a.out.data)) return false;
+  constexpr DType kWide = kDTypeOf<Wide>;
+  const bool columns =
+      has_entry_columns(s) && (!a.scale.data || a.scale.dtype == kWide) && (!a.shift.data || a.shift.dtype == kWide);
   with_row_shape(shape, [&](auto packs, auto of_warp) {
-    normalize_packs<Wide, T, Out, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
-        s, rows, shape.lanes, static_cast<const T*>(a.x.data), AnyTyped(a.scale), AnyTyped(a.shift),
-        static_cast<Out*>(a.out.data), AnyTyped(a.mean), AnyTyped(a.inverse), static_cast<Wide>(epsilon));
+    const auto start = [&](auto rows_of_thread, auto parameters) {
+      constexpr uint32_t kRows = rows_of_thread();
+      const uint32_t blocks = blocks_for(shape.blocks, kRows);
+      normalize_packs<Wide, T, Out, packs(), of_warp(), kRows><<<blocks, shape.threads, 0, stream>>>(
+          s, rows, shape.lanes, static_cast<const T*>(a.x.data), parameters, static_cast<Out*>(a.out.data),
+          AnyTyped(a.mean), AnyTyped(a.inverse), static_cast<Wide>(epsilon));
+    };
+    if (columns)
+      start(std::integral_constant<uint32_t, kRowsOfThread<T>>(),
+            ColumnParameters<Wide>{static_cast<const Wide*>(a.scale.data), static_cast<const Wide*>(a.shift.data)});
+    else
+      start(std::integral_constant<uint32_t, 1>(), SharedParameters<Wide>{s, AnyTyped(a.scale), AnyTyped(a.shift)});
   });
   return true;
 }

@@ -111,13 +111,14 @@ bool has_packs(const Array& array) {
 // over().
 template <bool kOfWarp>
 struct RowThreads {
-  uint32_t row, lane, lanes;
-  __device__ explicit RowThreads(uint32_t lanes_of_row) {
+  uint32_t row, lane, lanes;  // row: the first of kRows, which are neighbours
+  template <uint32_t kRows = 1>
+  __device__ explicit RowThreads(uint32_t lanes_of_row, std::integral_constant<uint32_t, kRows> = {}) {
     if constexpr (kOfWarp) {
       const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-      lanes = lanes_of_row, row = thread / lanes, lane = threadIdx.x % lanes;
+      lanes = lanes_of_row, row = thread / lanes * kRows, lane = threadIdx.x % lanes;
     } else {
-      lanes = blockDim.x, row = blockIdx.x, lane = threadIdx.x;
+      lanes = blockDim.x, row = blockIdx.x * kRows, lane = threadIdx.x;
     }
   }
   template <class Wide, class F>

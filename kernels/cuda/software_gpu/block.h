@@ -11,6 +11,7 @@
 #include "kernels/cuda/software_gpu/shared_memory.h"
 #include "kernels/cuda/software_gpu/tensor_memory.h"
 #include "kernels/cuda/software_gpu/warp.h"
+#include "kernels/cuda/software_gpu/work_counts.h"
 
 namespace halfmark::kernels::software_gpu {
 
@@ -29,6 +30,7 @@ struct Launch {
   std::vector<std::byte> parameters;       // as kernel->parameters says
   std::vector<uint64_t> symbol_addresses;  // of module->variables
   GlobalMemory* memory = nullptr;
+  WorkCounts* work = nullptr;      // counts accesses to global memory; null: they are not counted
   uint64_t instruction_limit = 0;  // of a warp: more is a kernel that does not end; 0: no limit
 };
 

@@ -27,6 +27,7 @@ std::byte* access_global(Warp& w, const Instruction& i, int lane, uint64_t addre
             "memory of device " + std::to_string(a->device) + " at " + w.block->launch().memory->place_of(address));
     hint = a;
   }
+  if (WorkCounts* const work = w.block->launch().work) work->access(w, address, bytes, use != Use::read);
   const uint64_t offset = address - a->address;
   if (use != Use::write && !a->is_written(offset, bytes))
     fault(

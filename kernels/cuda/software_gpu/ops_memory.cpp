@@ -77,7 +77,8 @@ void put_in_all(Warp& w, uint32_t offset, const Element& e, uint64_t value) {
 template <class T>
 void load_plain(Warp& w, const Instruction& i) {  // one element of the register's width, the frequent case
   const Element e = element_of(i);
-  const Allocation* hint = e.space == Space::global ? w.block->hint(w.pc - 1) : nullptr;
+  const bool is_fast = e.space == Space::global && !w.block->launch().work;
+  const Allocation* hint = is_fast ? w.block->hint(w.pc - 1) : nullptr;
   each_lane(w.active, [&](int l) {
     T value;
     // What access() would do if nothing is wrong.

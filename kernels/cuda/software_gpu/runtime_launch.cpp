@@ -76,7 +76,15 @@ void enqueue_launch(const void* handle, dim3 grid, dim3 block, void** arguments,
   enqueue(stream, [launch = std::move(launch)] {
     if (const auto injected = called_from("kernel", nullptr))
       throw Fault(static_cast<cudaError_t>(*injected), launch.kernel->name + " fails because a test asks for it");
-    run(launch);
+    if (!counts_work()) {
+      run(launch);
+      return;
+    }
+    WorkCounts work;
+    Launch counted = launch;
+    counted.work = &work;
+    const uint64_t instructions = run(counted);
+    write_work(launch.kernel->name, launch.grid.count(), launch.block.count(), instructions, work);
   });
   // As CUDA does under this variable: a launch waits for its end, so that it returns the error of its own kernel.
   static const bool waits = [] {
