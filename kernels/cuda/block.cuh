@@ -102,8 +102,9 @@ __device__ __forceinline__ void each_in_rows(const Access& a, const Access& b, u
 }
 
 // out[start + i] = f(i, x[start + i])
-template <class Wide, class Access, class F>
-__device__ __forceinline__ void map_row(const Access& x, const Access& out, uint32_t start, uint32_t width, F f) {
+template <class Wide, class Access, class Out, class F>
+__device__ __forceinline__ void map_row(const Access& x, const Out& out, uint32_t start, uint32_t width, F f) {
+  static_assert(Access::kFours == Out::kFours);
   if (!Access::kFours || width % 4 != 0) {
     for (uint32_t i = threadIdx.x; i < width; i += blockDim.x)
       out.template store<Wide>(start + i, f(i, x.template load<Wide>(start + i)));

@@ -24,10 +24,9 @@ __device__ __forceinline__ uint32_t place_of(const Channels& s, uint32_t positio
 }
 
 // A block for each position, whose scores are neighbours but do not fit registers (loss_packs.cuh).
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kMostRowThreads)
-    cross_entropy_rows(LabelForm s, Access logits, const int32_t* labels, AnyTyped weights, Access logs,
-                       Terms<Wide>* terms) {
+template <class Wide, class Access, class Out>
+__global__ void __launch_bounds__(kMostRowThreads) cross_entropy_rows(LabelForm s, Access logits, const int32_t* labels,
+                                                                      AnyTyped weights, Out logs, Terms<Wide>* terms) {
   __shared__ Wide shared[kMostWarps];
   const uint32_t row = blockIdx.x, classes = s.places.channels, start = row * classes;
   const int32_t label = labels[row];
@@ -133,18 +132,44 @@ struct CrossEntropySlope {
       c = plane - sample * s.places.channels;
       position = sample * s.places.pixels + (i - plane * s.places.pixels);
     }
-    const int32_t label = labels[position];
-    if (label == s.ignored) return 0;
-    if (static_cast<uint32_t>(label) >= s.places.channels) return not_a_number<Wide>();
-    const Wide factor = total_weight.present() ? dloss / total_weight.load<Wide>(0) : dloss,
-               soft = static_cast<Wide>(s.smoothing / s.places.channels),
-               all = all_weights ? *all_weights : static_cast<Wide>(s.places.channels);
-    const auto weight = [&](uint32_t k) { return weights.present() ? weights.load<Wide>(k) : Wide(1); };
-    const Wide hard = static_cast<Wide>(1 - s.smoothing) * weight(label);
-    const Wide q = (static_cast<int32_t>(c) == label ? hard : Wide(0)) + soft * weight(c);
-    return (exp(logarithm) * (hard + soft * all) - q) * factor;
+    return at(position)(c, logarithm);
+  }
+
+  // Of one position: what its classes have in common.
+  struct Position {
+    AnyTyped weights;
+    int32_t label;
+    bool is_ignored, is_class;
+    Wide factor, soft, hard, all;
+    __device__ Wide operator()(uint32_t c, Wide logarithm) const {
+      if (is_ignored) return 0;
+      if (!is_class) return not_a_number<Wide>();
+      const Wide q = (static_cast<int32_t>(c) == label ? hard : Wide(0)) +
+                     soft * (soft != 0 && weights.present() ? weights.load<Wide>(c) : Wide(1));
+      return (exp(logarithm) * all - q) * factor;
+    }
+  };
+  __device__ Position at(uint32_t position) const {
+    Position p{weights, labels[position], false, false, 0, 0, 0, 0};
+    p.is_ignored = p.label == s.ignored, p.is_class = static_cast<uint32_t>(p.label) < s.places.channels;
+    p.factor = total_weight.present() ? dloss / total_weight.load<Wide>(0) : dloss;
+    p.soft = static_cast<Wide>(s.smoothing / s.places.channels);
+    const Wide weight = p.is_class && weights.present() ? weights.load<Wide>(p.label) : Wide(1);
+    p.hard = static_cast<Wide>(1 - s.smoothing) * weight;
+    p.all = p.hard + p.soft * (all_weights ? *all_weights : static_cast<Wide>(s.places.channels));
+    return p;
   }
 };
+
+// A block for each position, as of cross_entropy_rows.
+template <class Wide, class Access, class Out>
+__global__ void __launch_bounds__(kMostRowThreads)
+    cross_entropy_rows_backward(CrossEntropySlope<Wide> slope, Access logs, Out dlogits) {
+  const uint32_t classes = slope.s.places.channels;
+  const auto of_position = slope.at(blockIdx.x);
+  map_row<Wide>(logs, dlogits, blockIdx.x * classes, classes,
+                [&](uint32_t c, Wide logarithm) { return of_position(c, logarithm); });
+}
 
 constexpr uint32_t kPerThread = 8;  // values of a sum, at least
 constexpr uint32_t kMostParts = 4096;
@@ -319,6 +344,18 @@ void with_loss(activations::List<Rows...>, size_t loss, F&& f) {
 
 void launch_cross_entropy(cudaStream_t stream, const LabelForm& s, void* scratch, const CrossEntropyArrays& a) {
   const uint32_t positions = s.places.count();
+  const bool is_double = a.weights.data && a.weights.dtype == DType::f64;
+  if (s.places.last && !is_double && start_mixed(a.log_probabilities.dtype, a.logits.dtype, [&](auto half) {
+        using Half = decltype(half);
+        auto* terms = static_cast<Terms<float>*>(scratch);
+        if (!start_cross_entropy_packs<float, Half, float>(stream, s, terms, a))
+          cross_entropy_rows<float><<<positions, row_threads(s.places.channels), 0, stream>>>(
+              s, Typed<Half>(a.logits), a.labels, AnyTyped(a.weights), Typed<float>(a.log_probabilities), terms);
+        launched("cross_entropy");
+        add_terms(stream, positions, terms, a.loss, a.total_weight);
+        return true;
+      }))
+    return;
   with_access({a.logits.dtype, a.log_probabilities.dtype}, {a.weights.dtype, a.loss.dtype, a.total_weight.dtype},
               [&](auto choice) {
                 using Access = typename decltype(choice)::Access;
@@ -326,7 +363,7 @@ void launch_cross_entropy(cudaStream_t stream, const LabelForm& s, void* scratch
                 auto* terms = static_cast<Terms<Wide>*>(scratch);
                 using T = typename ElementOf<Access>::Type;
                 bool fits = false;
-                if constexpr (!std::is_void_v<T>) fits = start_cross_entropy_packs<Wide, T>(stream, s, terms, a);
+                if constexpr (!std::is_void_v<T>) fits = start_cross_entropy_packs<Wide, T, T>(stream, s, terms, a);
                 if (!fits && s.places.last)
                   cross_entropy_rows<Wide><<<positions, row_threads(s.places.channels), 0, stream>>>(
                       s, Access(a.logits), a.labels, AnyTyped(a.weights), Access(a.log_probabilities), terms);
@@ -341,22 +378,44 @@ void launch_cross_entropy(cudaStream_t stream, const LabelForm& s, void* scratch
 
 void launch_cross_entropy_backward(cudaStream_t stream, const LabelForm& s, void* scratch,
                                    const CrossEntropyBackwardArrays& a, double dloss) {
+  const auto sum_of_weights = [&](auto wide) {
+    using Wide = decltype(wide);
+    if (!a.weights.data || s.smoothing == 0) return static_cast<Wide*>(nullptr);
+    auto* sum = static_cast<Wide*>(scratch);
+    sum_of<Wide><<<1, row_threads(s.places.channels), 0, stream>>>(s.places.channels, AnyTyped(a.weights), sum);
+    launched("sum of weights");
+    return sum;
+  };
+  const auto slope = [&](auto* all_weights) {
+    using Wide = std::remove_pointer_t<decltype(all_weights)>;
+    return CrossEntropySlope<Wide>{
+        s, a.labels, AnyTyped(a.weights), AnyTyped(a.total_weight), all_weights, static_cast<Wide>(dloss)};
+  };
+  const auto start_rows = [&](auto* all_weights, auto logs, auto dlogits) {
+    using Wide = std::remove_pointer_t<decltype(all_weights)>;
+    cross_entropy_rows_backward<Wide>
+        <<<s.places.count(), row_threads(s.places.channels), 0, stream>>>(slope(all_weights), logs, dlogits);
+  };
+  const bool is_double = a.weights.data && a.weights.dtype == DType::f64;
+  if (s.places.last && !is_double && start_mixed(a.log_probabilities.dtype, a.dlogits.dtype, [&](auto half) {
+        using Half = decltype(half);
+        float* const all_weights = sum_of_weights(0.0f);
+        if (!start_cross_entropy_packs_backward<float, float, Half>(stream, s, all_weights, a, dloss))
+          start_rows(all_weights, Typed<float>(a.log_probabilities), Typed<Half>(a.dlogits));
+        return true;
+      }))
+    return launched("cross_entropy_backward");
   with_access({a.log_probabilities.dtype, a.dlogits.dtype}, {a.weights.dtype, a.total_weight.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    Wide* all_weights = nullptr;
-    if (a.weights.data && s.smoothing != 0) {
-      all_weights = static_cast<Wide*>(scratch);
-      sum_of<Wide>
-          <<<1, row_threads(s.places.channels), 0, stream>>>(s.places.channels, AnyTyped(a.weights), all_weights);
-      launched("sum of weights");
-    }
+    Wide* const all_weights = sum_of_weights(Wide());
     using T = typename ElementOf<Access>::Type;
-    if constexpr (!std::is_void_v<T>)
-      if (start_cross_entropy_packs_backward<Wide, T>(stream, s, all_weights, a, dloss)) return;
-    start_one<Wide>(stream, s.places.elements(), Access(a.log_probabilities), Access(a.dlogits),
-                    CrossEntropySlope<Wide>{s, a.labels, AnyTyped(a.weights), AnyTyped(a.total_weight), all_weights,
-                                            static_cast<Wide>(dloss)});
+    if constexpr (!std::is_void_v<T>) {
+      if (start_cross_entropy_packs_backward<Wide, T, T>(stream, s, all_weights, a, dloss)) return;
+      if (s.places.last && s.places.channels >= kMapThreads)
+        return start_rows(all_weights, Access(a.log_probabilities), Access(a.dlogits));
+    }
+    start_one<Wide>(stream, s.places.elements(), Access(a.log_probabilities), Access(a.dlogits), slope(all_weights));
   });
   launched("cross_entropy_backward");
 }

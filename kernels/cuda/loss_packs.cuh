@@ -30,10 +30,11 @@ __device__ Terms<Wide> terms_of(const LabelForm& s, const AnyTyped& weights, int
   return {loss, weight};
 }
 
-template <class Wide, class T, uint32_t kPacks, bool kOfWarp>
+// The logarithms have the type of the logits, or a wider one.
+template <class Wide, class T, class Out, uint32_t kPacks, bool kOfWarp>
 __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
     cross_entropy_packs(LabelForm s, uint32_t rows, uint32_t lanes, const T* logits, const int32_t* labels,
-                        AnyTyped weights, T* logs, Terms<Wide>* terms) {
+                        AnyTyped weights, Out* logs, Terms<Wide>* terms) {
   constexpr uint32_t N = kPack<T>;
   __shared__ Wide shared[kMostWarps];
   const RowThreads<kOfWarp> me(lanes);
@@ -73,18 +74,19 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
       // Read again, before it may be overwritten: an index that varies would put the values into local memory.
       at_label = formulas::log_softmax(Wide(plain(logits[me.row * s.places.channels + label])), top, log_sum);
     }
-    store_pack(logs, me.row * all + number, result);
+    store_pack_of<N>(logs, me.row * all + number, result);
   });
   if (s.smoothing != 0) smooth = me.over(smooth, shared, Plus());
   if (reports) terms[me.row] = terms_of(s, weights, label, at_label, smooth);
 }
 
 // `all_weights`: their sum; null: each is 1. Without a total weight, dloss is divided by it already.
-template <class Wide, class T, uint32_t kPacks, bool kOfWarp>
+// The slopes have the type of the logarithms, or a narrower one.
+template <class Wide, class T, class Out, uint32_t kPacks, bool kOfWarp>
 __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
     cross_entropy_packs_backward(LabelForm s, uint32_t rows, uint32_t lanes, const T* logs, const int32_t* labels,
                                  AnyTyped weights, AnyTyped total_weight, const Wide* all_weights, Wide dloss,
-                                 T* dlogits) {
+                                 Out* dlogits) {
   constexpr uint32_t N = kPack<T>;
   const RowThreads<kOfWarp> me(lanes);
   const uint32_t all = s.places.channels / N, packs = me.row < rows ? all : 0;
@@ -116,12 +118,12 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
 #pragma unroll
       for (uint32_t k = 0; k < N; ++k) slope[k] = wrong ? not_a_number<Wide>() : Wide(0);
     }
-    store_pack(dlogits, me.row * all + number, slope);
+    store_pack_of<N>(dlogits, me.row * all + number, slope);
   });
 }
 
 // These return whether the rows fit. Weights are read as packs for the smoothing only.
-template <class Wide, class T>
+template <class Wide, class T, class Out>
 bool start_cross_entropy_packs(cudaStream_t stream, const LabelForm& s, Terms<Wide>* terms,
                                const CrossEntropyArrays& a) {
   const uint32_t rows = s.places.count();
@@ -130,14 +132,14 @@ bool start_cross_entropy_packs(cudaStream_t stream, const LabelForm& s, Terms<Wi
     return false;
   if (s.smoothing != 0 && !has_packs<T, Wide>(a.weights)) return false;
   with_row_shape(shape, [&](auto packs, auto of_warp) {
-    cross_entropy_packs<Wide, T, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
+    cross_entropy_packs<Wide, T, Out, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
         s, rows, shape.lanes, static_cast<const T*>(a.logits.data), a.labels, AnyTyped(a.weights),
-        static_cast<T*>(a.log_probabilities.data), terms);
+        static_cast<Out*>(a.log_probabilities.data), terms);
   });
   return true;
 }
 
-template <class Wide, class T>
+template <class Wide, class T, class Out>
 bool start_cross_entropy_packs_backward(cudaStream_t stream, const LabelForm& s, const Wide* all_weights,
                                         const CrossEntropyBackwardArrays& a, double dloss) {
   const uint32_t rows = s.places.count();
@@ -146,9 +148,9 @@ bool start_cross_entropy_packs_backward(cudaStream_t stream, const LabelForm& s,
     return false;
   if (s.smoothing != 0 && !has_packs<T, Wide>(a.weights)) return false;
   with_row_shape(shape, [&](auto packs, auto of_warp) {
-    cross_entropy_packs_backward<Wide, T, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
+    cross_entropy_packs_backward<Wide, T, Out, packs(), of_warp()><<<shape.blocks, shape.threads, 0, stream>>>(
         s, rows, shape.lanes, static_cast<const T*>(a.log_probabilities.data), a.labels, AnyTyped(a.weights),
-        AnyTyped(a.total_weight), all_weights, static_cast<Wide>(dloss), static_cast<T*>(a.dlogits.data));
+        AnyTyped(a.total_weight), all_weights, static_cast<Wide>(dloss), static_cast<Out*>(a.dlogits.data));
   });
   return true;
 }

@@ -138,15 +138,6 @@ Channels values_of_entries(const RowNormForm& s, uint32_t rows) {
   return {rows * s.width / (s.entries * s.repeat), s.entries, s.repeat, s.repeat == 1};
 }
 
-// start(half()) if one dtype is f32 and the other one of 16 bits, which `half` has; whether it has started a kernel. Other
-// mixtures are read and written one element at a time.
-template <class Start>
-bool start_mixed(DType wide, DType narrow, Start start) {
-  if (wide != DType::f32) return false;
-  if (narrow == DType::f16) return start(__half());
-  return narrow == DType::bf16 && start(__nv_bfloat16());
-}
-
 }  // namespace
 
 void launch_normalize_rows(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const RowNormArrays& a,

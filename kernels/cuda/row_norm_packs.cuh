@@ -323,7 +323,7 @@ bool parameters_fit(const RowNormForm& s, const Array& scale, const Array& shift
 }
 
 template <class T>
-constexpr uint32_t kRowsOfThread = sizeof(T) == 2 ? 2 : 1;
+constexpr uint32_t kRowsOfThread = sizeof(T) <= 4 ? 2 : 1;
 
 // These return whether they have started a kernel.
 template <class Wide, class T, class Out>

@@ -107,6 +107,15 @@ bool has_packs(const Array& array) {
   return !array.data || (starts_pack(array.data) && (array.dtype == kDTypeOf<T> || array.dtype == kDTypeOf<Wide>));
 }
 
+// start(half()) if one dtype is f32 and the other one of 16 bits, which `half` has; whether it has started a kernel. Other
+// mixtures are read and written one element at a time.
+template <class Start>
+bool start_mixed(DType wide, DType narrow, Start start) {
+  if (wide != DType::f32) return false;
+  if (narrow == DType::f16) return start(__half());
+  return narrow == DType::bf16 && start(__nv_bfloat16());
+}
+
 // The threads of a row: `lanes` of a warp, a power of two, or a whole block. All threads of the block must come to
 // over().
 template <bool kOfWarp>

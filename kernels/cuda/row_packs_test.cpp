@@ -186,7 +186,8 @@ Tensor labels_of(Device& device, const RowForm& form) {
 }
 
 TEST_F(GpuRowPacks, CrossEntropyOfEveryWidth) {
-  const auto both = [&](const RowForm& form) {
+  // The logarithms of 16-bit logits are of f32 under autocast.
+  const auto both = [&](const RowForm& form, DType of_logs) {
     for (const double smoothing : {0.0, 0.1})
       for (const bool weighted : {false, true})
         compare(form, [&](Device& device) {
@@ -194,7 +195,7 @@ TEST_F(GpuRowPacks, CrossEntropyOfEveryWidth) {
           const Tensor none,
               logits = numbers(device, form, 1), labels = labels_of(device, form),
               weights = weighted ? Tensor::from(device, {form.width}, form.dtype, around(form.width, 1, 3)) : none;
-          Tensor logs(device, {form.rows, form.width}, form.dtype), slope(device, {form.rows, form.width}, form.dtype),
+          Tensor logs(device, {form.rows, form.width}, of_logs), slope(device, {form.rows, form.width}, form.dtype),
               loss(device, {1}, wide), total(device, {1}, wide);
           run(CrossEntropy{.logits = logits,
                            .labels = labels,
@@ -213,8 +214,11 @@ TEST_F(GpuRowPacks, CrossEntropyOfEveryWidth) {
           return std::vector<Tensor>{logs, slope, loss, total};
         });
   };
-  each_form(both);
-  both(RowForm{DType::f32, 4100, 8, false, false});  // more than one block adds up
+  each_form([&](const RowForm& form) {
+    both(form, form.dtype);
+    if (form.dtype == DType::f16 || form.dtype == DType::bf16) both(form, DType::f32);
+  });
+  both(RowForm{DType::f32, 4100, 8, false, false}, DType::f32);  // more than one block adds up
 }
 
 TEST_F(GpuRowPacks, SoftmaxCrossEntropyOfEveryWidth) {
