@@ -99,7 +99,7 @@ UNITS = {
         "dot_tcgen05", "elementwise", "images", "pooling", "reduce", "batch_norm", "trial", "copy", "in_order", "launch_in_order", "row_norm", "resample", "resample_twice", "sequence", "attention",
         "attention_products", "cudnn_attention", "cudnn_trial", "cudnn_graph_plan", "cudnn_norm", "cudnn_norm_plan",
         "cudnn_pool", "cudnn_fused_convolution", "cudnn_statistics",
-        "loss", "ctc", "optimizer", "embedding", "pixels", "pool_rows", "quantize")),
+        "loss", "cross_entropy", "ctc", "optimizer", "embedding", "pixels", "pool_rows", "quantize")),
 }
 
 CUDA_FOLDER = "kernels/cuda/"

@@ -221,7 +221,7 @@ void launch_resample(cudaStream_t, Resampling, void* scratch, const Image& x, co
 void launch_resample_backward(cudaStream_t, Resampling, void* scratch, const Image& dy, const Image& dx, Array dy_data,
                               Array dx_data);
 
-// loss.cu. `scratch` has the wide type: doubles if an operand is f64, else floats.
+// cross_entropy.cu and loss.cu. `scratch` has the wide type: doubles if an operand is f64, else floats.
 struct LabelForm {
   Channels places;  // of the scores; with one pixel: last
   double smoothing;

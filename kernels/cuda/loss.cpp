@@ -1,4 +1,4 @@
-// Rows of cross-entropy and of the element-wise losses; their kernels are in loss.cu.
+// Rows of cross-entropy and of the element-wise losses; their kernels are in cross_entropy.cu and loss.cu.
 #include <cstdint>
 #include <initializer_list>
 
