@@ -1,6 +1,8 @@
 // Layout conversion of images.
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 
@@ -60,8 +62,110 @@ __global__ void __launch_bounds__(kPairs* kPairLines)
   }
 }
 
+// Elements of one access.
+template <class T>
+constexpr uint32_t kTogether = 16 / sizeof(T);
+template <class T>
+__device__ __forceinline__ bool is_together(const T* data) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0;
+}
+
+// The same where columns are few, or rows: kernels of convolutions, images of three colours. A block has a strip of the
+// long axis, or some whole images. On the side where the short axis is the last one, all of it is one piece of memory; on the
+// other side it is lines of the strip.
+constexpr uint32_t kMostShort = 16, kStripBytes = 16384, kStripThreads = 256;
+struct Strips {
+  uint32_t outer, length, shorts;  // axes
+  uint32_t strip, images;          // of a block; several images only if they are whole
+  // 16 bytes that are left free behind every `shorts` of them, so that their number is odd: the threads of a warp, which
+  // have one of these groups each, then use all banks of shared memory.
+  __host__ __device__ uint32_t gap() const { return shorts % 2 == 0 ? 1 : 0; }
+  __host__ __device__ uint32_t of_image() const { return (length + strip - 1) / strip; }
+};
+template <class T, bool kShortIsLast>
+__global__ void __launch_bounds__(kStripThreads) transpose_strips(Strips s, const T* x, T* out) {
+  constexpr uint32_t N = kTogether<T>;
+  __shared__ alignas(16) T kept[kStripBytes / sizeof(T)];  // [images][strip][shorts], with gaps
+  const uint32_t strips = s.of_image(), image = blockIdx.x / strips * s.images, first = blockIdx.x % strips * s.strip,
+                 count = min(s.strip, s.length - first), images = min(s.images, s.outer - image),
+                 all = images * count * s.shorts;
+  const uint32_t start = image * s.length * s.shorts;
+  // move(place in the piece, place in `kept`) for `values` neighbours of the piece that begins at `data`.
+  const auto each_of_piece = [&](const T* data, auto move) {
+    const uint32_t packs = is_together(data) ? all / N : 0;
+    for (uint32_t i = threadIdx.x; i < packs; i += kStripThreads)
+      move(std::integral_constant<uint32_t, N>(), i * N, (i + i / s.shorts * s.gap()) * N);
+    for (uint32_t i = packs * N + threadIdx.x; i < all; i += kStripThreads)
+      move(std::integral_constant<uint32_t, 1>(), i, i + i / (N * s.shorts) * s.gap() * N);
+  };
+  // move(place in the image, place in `kept`) for `values` neighbours of a line.
+  const auto each_of_lines = [&](auto values, auto move) {
+    constexpr uint32_t kValues = decltype(values)::value;
+    const uint32_t of_line = count / kValues;
+    for (uint32_t i = threadIdx.x; i < images * s.shorts * of_line; i += kStripThreads) {
+      const uint32_t line = i / of_line, c = (i - line * of_line) * kValues, of_images = line / s.shorts,
+                     all_c = of_images * count + c;
+      move(values, start + line * s.length + first + c,
+           all_c * s.shorts + all_c / N * s.gap() * N + line - of_images * s.shorts);
+    }
+  };
+  const auto each_line_of = [&](const T* data, auto move) {
+    if (is_together(data) && s.length % N == 0)
+      each_of_lines(std::integral_constant<uint32_t, N>(), move);
+    else
+      each_of_lines(std::integral_constant<uint32_t, 1>(), move);
+  };
+  if constexpr (kShortIsLast) {
+    const T* const piece = x + start + first * s.shorts;
+    each_of_piece(piece, [&](auto values, uint32_t at, uint32_t place) {
+      Neighbours<T, decltype(values)::value> pack;
+      pack.read(piece + at), pack.write(kept + place);
+    });
+    __syncthreads();
+    each_line_of(out, [&](auto values, uint32_t at, uint32_t place) {
+      constexpr uint32_t kValues = decltype(values)::value;
+      Neighbours<T, kValues> pack;
+#pragma unroll
+      for (uint32_t k = 0; k < kValues; ++k) pack.values[k] = kept[place + k * s.shorts];
+      pack.write(out + at);
+    });
+  } else {
+    each_line_of(x, [&](auto values, uint32_t at, uint32_t place) {
+      constexpr uint32_t kValues = decltype(values)::value;
+      Neighbours<T, kValues> pack;
+      pack.read(x + at);
+#pragma unroll
+      for (uint32_t k = 0; k < kValues; ++k) kept[place + k * s.shorts] = pack.values[k];
+    });
+    __syncthreads();
+    T* const piece = out + start + first * s.shorts;
+    each_of_piece(piece, [&](auto values, uint32_t at, uint32_t place) {
+      Neighbours<T, decltype(values)::value> pack;
+      pack.read(kept + place), pack.write(piece + at);
+    });
+  }
+}
+
+template <class T>
+void start_transpose_strips(cudaStream_t stream, uint32_t outer, uint32_t length, uint32_t shorts, bool short_is_last,
+                            const T* x, T* out) {
+  Strips s{outer, length, shorts, 0, 1};
+  const uint32_t most = kStripBytes / 16 / (shorts + s.gap()) * kTogether<T>;  // of the long axis
+  s.strip = std::min(length, most);
+  if (s.strip == length) s.images = std::min(outer, most / length);
+  const uint32_t blocks = blocks_for(outer, s.images) * s.of_image();
+  const auto kernel = short_is_last ? transpose_strips<T, true> : transpose_strips<T, false>;
+  kernel<<<blocks, kStripThreads, 0, stream>>>(s, x, out);
+}
+
 template <class T>
 void start_transpose(cudaStream_t stream, uint32_t outer, uint32_t rows, uint32_t columns, const void* x, void* out) {
+  if (rows <= kMostShort || columns <= kMostShort) {
+    const bool is_last = columns <= rows;
+    start_transpose_strips<T>(stream, outer, is_last ? rows : columns, is_last ? columns : rows, is_last,
+                              static_cast<const T*>(x), static_cast<T*>(out));
+    return;
+  }
   if constexpr (sizeof(T) == 2) {
     const auto in_pairs = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 4 == 0; };
     if (rows % 2 == 0 && columns % 2 == 0 && in_pairs(x) && in_pairs(out)) {

@@ -304,6 +304,27 @@ TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
       }
 }
 
+// Few channels or pixels, many of both, more than a block holds, odd numbers, several images in one block, and slices.
+TEST_F(GpuRows, ImagesOfEveryShapeChangeTheirLayout) {
+  const Shape shapes[] = {{1, 1, 1, 1},    {3, 2, 1, 1},   {5, 16, 3, 3},   {7, 24, 3, 3}, {2, 1100, 3, 3},
+                          {4, 7, 3, 5},    {2, 3, 40, 41}, {2, 3, 160, 67}, {9, 3, 7, 7},  {2, 5, 6, 5},
+                          {300, 8, 2, 2},  {3, 16, 4, 4},  {3, 17, 4, 4},   {2, 33, 7, 5}, {2, 18, 6, 6},
+                          {1, 64, 17, 16}, {2, 9000, 1, 2}};
+  for (const DType dtype : {DType::e4m3, DType::f16, DType::f32, DType::f64})
+    for (const Shape& shape : shapes)
+      for (const int64_t first : {0, 1}) {
+        const auto extents = shape.extents();
+        const Tensor all = Tensor::from(gpu(), {extents[0] + 1, extents[1], extents[2], extents[3]}, dtype,
+                                        normal(shape.elements() / extents[0] * (extents[0] + 1), 1));
+        const Tensor plain = all.slice(first, extents[0]);
+        Tensor last(gpu(), shape, dtype, Layout::nhwc), back(gpu(), shape, dtype);
+        run(Reorder{.x = plain, .out = last});
+        EXPECT_EQ(last.values(), plain.values()) << name_of(dtype) << " " << shape.text() << " from " << first;
+        run(Reorder{.x = last, .out = back});
+        EXPECT_EQ(back.codes(), plain.codes()) << name_of(dtype) << " " << shape.text() << " from " << first;
+      }
+}
+
 TEST_F(GpuRows, AnEmbeddingOfAnUnknownIndexIsNaN) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::f64}) {
     const Tensor table = Tensor::from(gpu(), {3, 6}, dtype, std::vector<double>(18, 1)),
