@@ -53,6 +53,19 @@ def print_tensor_cores(runs, clock):
         print(f"{name:44} {2 * 1024**3 / median:7.1f} GFLOP/s{beside}")
 
 
+COUNTS = {"touched": "touched", "requested": "requested", "instructions": "instructions/byte"}  # of an option: the counter
+
+
+def above(runs, most):
+    """The counts of large operands above `most`, by name of the count."""
+    return [
+        f"{run['name']}: {name} {run[COUNTS[name]]:.2f}, more than {limit:g}"
+        for run in runs
+        for name, limit in most.items()
+        if limit is not None and run["name"].startswith("large/") and run.get(COUNTS[name], 0) > limit
+    ]
+
+
 def counts_lines(counts):
     lines = []
     for run, name in counts:
@@ -94,6 +107,8 @@ def main():
     parser.add_argument("file")
     parser.add_argument("--cpu", action="store_true", help="compare CPU time instead of wall time (one thread only)")
     parser.add_argument("--least", type=float, default=0, help="exit code 1 if the ratio of a chain or peer is below this")
+    for name in COUNTS:
+        parser.add_argument(f"--{name}", type=float, help=f"exit code 1 if this count of a row on large operands is above ({COUNTS[name]})")
     arguments = parser.parse_args()
     with open(arguments.file, encoding="utf-8") as file:
         runs = [run for run in json.load(file)["benchmarks"] if run.get("run_type") == "iteration"]
@@ -118,7 +133,10 @@ def main():
     print_rounding(runs, clock)
     print_tensor_cores(runs, clock)
     print_large(runs)
-    return 1 if below else 0
+    too_much = above(runs, {name: getattr(arguments, name) for name in COUNTS})
+    for line in too_much:
+        print(line, file=sys.stderr)
+    return 1 if below or too_much else 0
 
 
 if __name__ == "__main__":
