@@ -1,7 +1,10 @@
 #include "kernels/cuda/hardware.h"
 
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <dlfcn.h>
+
+#include "kernels/cuda/nccl_library.h"
 
 namespace halfmark::kernels::cuda {
 
@@ -19,6 +22,23 @@ void* cublas_function(const char* name, std::string& reason) {
   }
   void* function = dlsym(library, name);
   if (!function) reason = file + " has no " + name;
+  return function;
+}
+
+void* nccl_function(const char* name, std::string& reason) {
+  static void* const library = [] {
+    Dl_info where{};
+    const bool is_known = dladdr(reinterpret_cast<void*>(&cublasLtGetVersion), &where) != 0 && where.dli_fname;
+    for (const std::string& file : nccl_files(is_known ? where.dli_fname : ""))
+      if (void* found = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
+    return static_cast<void*>(nullptr);
+  }();
+  if (!library) {
+    reason = "libnccl.so.2 is not found (install NCCL 2 for this CUDA, or add its folder to LD_LIBRARY_PATH)";
+    return nullptr;
+  }
+  void* function = dlsym(library, name);
+  if (!function) reason = std::string("libnccl.so.2 has no ") + name;
   return function;
 }
 
