@@ -126,6 +126,13 @@ TEST_F(SoftwareGpuAllReduce, FindsALibraryThatAddsInATree) {
   }
 }
 
+TEST_F(SoftwareGpuAllReduce, SaysWhereNoOrderIsSeen) {
+  const Ran run = probed(4, "--types bf16", "nccl-at-once");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("not observable in elements 0-99  ("), run.out.npos) << run.out;
+  EXPECT_EQ(run.out.find("\n  replay"), run.out.npos) << run.out;
+}
+
 TEST_F(SoftwareGpuAllReduce, FindsARankAndARunWithOtherBits) {
   for (const int devices : {2, 3, 4, 8}) {
     EXPECT_EQ(value_of(report(devices, "f32", "nccl-other-bits"), "ranks"), "get different bits") << devices;

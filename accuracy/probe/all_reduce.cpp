@@ -83,7 +83,7 @@ std::vector<std::vector<double>> numbers_of(const AllReduceRunner& runner, const
 
 // Whether the elements of one order add alike in all else: the same questions in all of them.
 Finding elements_finding(AllReduceRunner& runner, const std::vector<EqualOrder>& orders) {
-  constexpr size_t kQuestions = 8;
+  constexpr size_t kQuestions = 40;
   for (const Question& question : random_questions(all_reduce_box(runner, orders[0]), kQuestions, 5)) {
     const std::vector<uint64_t> codes = runner.codes(numbers_of(runner, {question}));
     for (const EqualOrder& order : orders)

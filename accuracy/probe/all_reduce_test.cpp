@@ -310,6 +310,62 @@ TEST(AllReduceProbe, NamesManyRangesShortly) {
   expect_replayed(report);
 }
 
+// Gradients that are sent as bf16 and added as fp32.
+TEST(AllReduceProbe, FindsNumbersThatAreRoundedBeforeTheyAreAdded) {
+  const auto compressed = [](std::vector<double> numbers, const Place&) {
+    for (double& x : numbers) x = rounded(DType::bf16, x);
+    return chain(numbers, 1, DType::f32);
+  };
+  const AllReduceReport report = report_of(compressed, 4, DType::f32);
+  EXPECT_EQ(value_of(report, "operands"), "rounded to nearest even to bf16");
+  EXPECT_EQ(value_of(report, "format of sums"), "fp32");
+  EXPECT_EQ(report.orders[0].order, "1-3, 0");
+  expect_replayed(report);
+}
+
+// An adder of many terms: all of them are cut 24 bits below the largest one, and the sum is rounded.
+TEST(AllReduceProbe, FindsABlockThatAddsAllRanksAndCutsThem) {
+  const auto block = [](const std::vector<double>& numbers, const Place&) {
+    double largest = 0, sum = 0;
+    for (const double x : numbers) largest = std::max(largest, std::fabs(x));
+    if (largest == 0) return numbers[0];
+    const double unit = std::ldexp(1.0, std::ilogb(largest) - 24);
+    for (const double x : numbers) sum += std::trunc(x / unit) * unit;
+    return rounded(DType::f32, sum);
+  };
+  const AllReduceReport report = report_of(block, 8, DType::f32);
+  ASSERT_EQ(report.orders.size(), 1u);
+  EXPECT_EQ(report.orders[0].order, "{0-7}");
+  EXPECT_EQ(value_of(report, "kept fraction bits"), "24");
+  expect_replayed(report);
+}
+
+// Each element in an order of its own.
+TEST(AllReduceProbe, ExaminesSomeOfVeryManyOrders) {
+  const auto shuffled = [](const std::vector<double>& numbers, const Place& place) {
+    std::vector<size_t> order(numbers.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    for (int64_t i = 0; i < place.at; ++i) std::next_permutation(order.begin(), order.end());
+    double sum = numbers[order[0]];
+    for (size_t i = 1; i < order.size(); ++i) sum = rounded(DType::f32, sum + numbers[order[i]]);
+    return sum;
+  };
+  const AllReduceReport report = report_of(shuffled, 6, DType::f32, 200, 20);
+  EXPECT_EQ(report.orders.size(), 64u);
+  EXPECT_GT(std::stoi(value_of(report, "orders of addition")), 64);
+  EXPECT_NE(report.find("orders of addition")->evidence.find("; only the first 64 are examined"), std::string::npos);
+  expect_replayed(report);
+}
+
+// Nodes are examined in one order; the others only need their tree and a replay.
+TEST(AllReduceProbe, ExaminesTheOtherOrdersBriefly) {
+  const auto runs_of = [](size_t ranks) {
+    const std::string evidence = report_of(ring(DType::f32), ranks, DType::f32, 4000).find("ranks")->evidence;
+    return std::stoi(evidence.substr(3));  // "in 118 runs"
+  };
+  EXPECT_LT(runs_of(8) - runs_of(4), 80);
+}
+
 TEST(AllReduceProbe, RefusesASingleDevice) { EXPECT_THROW(report_of(ring(DType::f32), 1, DType::f32), Error); }
 
 }  // namespace

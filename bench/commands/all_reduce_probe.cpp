@@ -14,6 +14,7 @@
 #include "accuracy/probe/all_reduce.h"
 #include "bench/commands/commands.h"
 #include "bench/run/default_device.h"
+#include "bench/run/progress_line.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "reports/record/file.h"

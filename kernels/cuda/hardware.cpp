@@ -26,15 +26,14 @@ void* cublas_function(const char* name, std::string& reason) {
 }
 
 void* nccl_function(const char* name, std::string& reason) {
+  static std::string missing;
   static void* const library = [] {
     Dl_info where{};
     const bool is_known = dladdr(reinterpret_cast<void*>(&cublasLtGetVersion), &where) != 0 && where.dli_fname;
-    for (const std::string& file : nccl_files(is_known ? where.dli_fname : ""))
-      if (void* found = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
-    return static_cast<void*>(nullptr);
+    return load_nccl(nccl_files(is_known ? where.dli_fname : ""), missing);
   }();
   if (!library) {
-    reason = "libnccl.so.2 is not found (install NCCL 2 for this CUDA, or add its folder to LD_LIBRARY_PATH)";
+    reason = missing;
     return nullptr;
   }
   void* function = dlsym(library, name);

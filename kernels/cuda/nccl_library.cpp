@@ -1,7 +1,9 @@
 #include "kernels/cuda/nccl_library.h"
 
+#include <dlfcn.h>
+
 #include <filesystem>
-#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "kernels/number/error.h"
@@ -51,6 +53,20 @@ std::vector<std::string> nccl_files(const std::string& loaded_library) {
   // nvidia/cublas/lib or nvidia/cu13/lib, and nvidia/nccl/lib.
   files.push_back(folder.parent_path().parent_path() / "nccl" / "lib" / kFile);
   return files;
+}
+
+void* load_nccl(const std::vector<std::string>& files, std::string& reason) {
+  std::string said;
+  for (const std::string& file : files) {
+    if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    const char* error = dlerror();
+    std::error_code none;
+    if (said.empty() || std::filesystem::exists(file, none)) said = error ? error : file;
+  }
+  for (char& c : said)
+    if (c == '\n' || c == '\r') c = ' ';
+  reason = said + " (install NCCL 2 for this CUDA, or add its folder to LD_LIBRARY_PATH)";
+  return nullptr;
 }
 
 NcclLibrary::NcclLibrary(Lookup lookup) : lookup_(std::move(lookup)) { (void)function("ncclAllReduce"); }

@@ -42,6 +42,9 @@ std::string nccl_version_text(int version);  // "2.28.9" of 22809, "2.8.4" of 28
 // plugin's own paths); then beside a library that is loaded already, and in the folder in which the wheel of NCCL lies
 // beside the wheel of that library.
 std::vector<std::string> nccl_files(const std::string& loaded_library);
+// The first of these files that can be loaded, which stays loaded. Null, and in one line why and what to do: what the
+// loader says of the last file that exists, else of the first.
+void* load_nccl(const std::vector<std::string>& files, std::string& reason);
 
 class NcclLibrary {
  public:

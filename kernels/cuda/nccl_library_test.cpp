@@ -7,6 +7,7 @@
 #include <nccl.h>
 #endif
 
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -79,6 +80,19 @@ TEST(NcclLibrary, IsLookedForBesideOtherLibrariesAndTheirWheels) {
                                       "/site/nvidia/nccl/lib/libnccl.so.2"}));
   EXPECT_EQ(nccl_files("/site/nvidia/cu13/lib/libcublasLt.so.13")[2], "/site/nvidia/nccl/lib/libnccl.so.2");
   EXPECT_EQ(nccl_files(""), std::vector<std::string>{"libnccl.so.2"});
+}
+
+TEST(NcclLibrary, ThatCannotBeLoadedSaysWhyAndWhatToDo) {
+  const std::string text = testing::TempDir() + "halfmark_no_nccl.so";
+  std::ofstream(text) << "not a library\n";
+  std::string reason;
+  EXPECT_EQ(load_nccl({"libhalfmark_absent.so.2"}, reason), nullptr);
+  EXPECT_TRUE(reason.starts_with("libhalfmark_absent.so.2: cannot open shared object file")) << reason;
+  EXPECT_TRUE(reason.ends_with(" (install NCCL 2 for this CUDA, or add its folder to LD_LIBRARY_PATH)")) << reason;
+  EXPECT_EQ(load_nccl({"libhalfmark_absent.so.2", text, "/halfmark/absent.so"}, reason), nullptr);
+  EXPECT_NE(reason.find("halfmark_no_nccl.so: "), std::string::npos) << reason;
+  EXPECT_EQ(reason.find('\n'), std::string::npos);
+  EXPECT_NE(load_nccl({"libhalfmark_absent.so.2", text, "libc.so.6"}, reason), nullptr);
 }
 
 int fails() { return 4; }
