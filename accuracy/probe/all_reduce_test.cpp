@@ -321,6 +321,14 @@ TEST(AllReduceProbe, FindsNumbersThatAreRoundedBeforeTheyAreAdded) {
   EXPECT_EQ(value_of(report, "format of sums"), "fp32");
   EXPECT_EQ(report.orders[0].order, "1-3, 0");
   expect_replayed(report);
+  // Numbers of fewer digits are still multiplied by nothing but 1.
+  SampleGroup group(compressed);
+  const std::vector<std::shared_ptr<Device>> devices = {open_device("cpu"), open_device("cpu")};
+  AllReduceRunner runner(devices, group, DType::f32, 4);
+  RecordingBox recorder(all_reduce_box(runner, {{{0, 3}}}));
+  recorder.narrow_operands(7);
+  EXPECT_EQ(recorder.box().a.fraction_bits, 7);
+  EXPECT_EQ(recorder.box().b, kOne);
 }
 
 // An adder of many terms: all of them are cut 24 bits below the largest one, and the sum is rounded.
