@@ -174,6 +174,24 @@ TEST_F(SoftwareGpuAllReduce, PrintsWhatTheFrontPageShows) {
   EXPECT_GT(lines, 8);
 }
 
+// From one event to the next are 5 ms, in which ten sums of 400 bytes are made; what a CPU interprets has no time.
+TEST_F(SoftwareGpuAllReduce, HasABusBandwidthWhereTimesMeanSomething) {
+  for (const int devices : {2, 4}) {
+    std::string names = "cuda:0,cuda:1";
+    if (devices == 4) names += ",cuda:2,cuda:3";
+    const std::string arguments = "probe --all-reduce --elements 100 --replay 10 --json --types f32 --device " + names;
+    const Ran run = ran("HALFMARK_SOFTWARE_GPU_TIMES=5 HALFMARK_SOFTWARE_GPU=" + repeated("sm_90", devices), arguments);
+    ASSERT_EQ(run.code, 0) << run.err;
+    const Json timed = Json::parse(run.out)["all_reduce"][0];
+    // 400 B / 0.5 ms = 0.8 MB/s, times 1 or 1.5.
+    EXPECT_EQ(value_of(timed, "bus bandwidth"), devices == 2 ? "0.0008 GB/s" : "0.0012 GB/s");
+    const Ran untimed = ran("HALFMARK_SOFTWARE_GPU=" + repeated("sm_90", devices), arguments);
+    const Json other = Json::parse(untimed.out)["all_reduce"][0];
+    EXPECT_EQ(value_of(other, "bus bandwidth"), "no such line");
+    EXPECT_EQ(timed["hash"], other["hash"]) << "a time is no part of the fingerprint";
+  }
+}
+
 // The order of the devices is that of the ranks; they need not be alike.
 TEST_F(SoftwareGpuAllReduce, TakesDevicesInAnyOrder) {
   const Ran run = ran("HALFMARK_SOFTWARE_GPU=sm_90,sm_75,sm_80",

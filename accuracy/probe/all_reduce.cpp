@@ -129,6 +129,18 @@ Finding average_finding(AllReduceRunner& runner) {
   }
 }
 
+// Bus bandwidth as nccl-tests defines it (doc/PERFORMANCE.md): what each GPU must send at least, 2 (n - 1) / n of the
+// buffer, by the time.
+std::optional<Finding> bandwidth_finding(AllReduceRunner& runner) {
+  const std::optional<double> seconds = runner.seconds();
+  if (!seconds) return {};
+  const auto n = static_cast<double>(runner.ranks());
+  const auto bytes = static_cast<double>(bytes_for(runner.dtype(), static_cast<size_t>(runner.elements())));
+  return Finding{"bus bandwidth", fmt::format("{:.3g} GB/s", bytes / *seconds * 2 * (n - 1) / n * 1e-9),
+                 fmt::format("{:.0f} bytes in {:.3g} us, x 2 (n - 1) / n; whether the GPUs did other work is not known",
+                             bytes, *seconds * 1e6)};
+}
+
 bool is_equal(const Finding& a, const Finding& b) { return a.parameter == b.parameter && a.value == b.value; }
 
 }  // namespace
@@ -197,6 +209,7 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   report.findings.push_back(
       {"ranks", runner.difference().empty() ? "the same bits" : "get different bits",
        runner.difference().empty() ? fmt::format("in {} runs", runner.runs()) : runner.difference()});
+  const std::optional<Finding> bandwidth = bandwidth_finding(runner);
   report.findings.push_back(average_finding(runner));
   for (const OrderReport& order : report.orders) {
     report.fingerprint += fmt::format("{}{}: {}", report.fingerprint.empty() ? "" : "; ", order.elements, order.order);
@@ -206,6 +219,7 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   for (const Finding& finding : report.findings)
     report.fingerprint += fmt::format("; {}={}", finding.parameter, finding.value);
   report.hash = hash_text(report.fingerprint, answers);
+  if (bandwidth) report.findings.push_back(*bandwidth);
   return report;
 }
 

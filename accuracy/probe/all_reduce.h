@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ class AllReduceRunner {
   // "rank 2 has 3F81 in element 17, rank 0 has 3F80": the first difference in any run. Empty: there was none.
   const std::string& difference() const { return difference_; }
   int64_t runs() const { return runs_; }
+
+  // Seconds of one sum of the buffer, between events of rank 0: the median of several times. Nothing where the time of a
+  // device means nothing.
+  std::optional<double> seconds();
 
   // The elements by the order of addition, from masks and units in every element at once (summation_tree.cpp): one run for
   // each pair of ranks.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -63,6 +64,29 @@ std::vector<uint64_t> AllReduceRunner::codes(const std::vector<std::vector<doubl
                               load_code(dtype_, other.data(), i), digits, i, all[i], digits);
   }
   return all;
+}
+
+std::optional<double> AllReduceRunner::seconds() {
+  constexpr int kTimes = 11, kRuns = 10;
+  std::vector<Tensor> in, out;
+  for (Device* device : devices_) {
+    // A CPU makes no sums across devices: what adds there is a test.
+    if (!device->numerics().empty() || device->name() == "cpu") return {};
+    in.push_back(Tensor::from(*device, {elements_}, dtype_, std::vector<double>(static_cast<size_t>(elements_), 1)));
+    out.push_back(Tensor(*device, {elements_}, dtype_));
+  }
+  const auto work = [&] {
+    for (int i = 0; i < kRuns; ++i) group_.run(in, out, ReduceOp::sum);
+  };
+  work();
+  group_.wait();
+  std::vector<double> times;
+  for (int i = 0; i < kTimes; ++i) {
+    times.push_back(devices_[0]->time(work) / kRuns);
+    group_.wait();
+  }
+  std::nth_element(times.begin(), times.begin() + kTimes / 2, times.end());
+  return times[kTimes / 2];
 }
 
 std::vector<EqualOrder> AllReduceRunner::orders() {
