@@ -101,7 +101,6 @@ std::string text_of(const probe::AllReduceReport& report, const TextOptions& opt
 }  // namespace
 
 void probe_all_reduce(const AllReduceArguments& arguments) {
-  HM_CHECK(arguments.elements >= 1 && arguments.elements <= int64_t{1} << 26, "--elements must be from 1 to 67108864");
   const std::vector<std::shared_ptr<Device>> devices = devices_named(arguments.devices);
   std::vector<DType> types = {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::e5m2};
   if (!arguments.types.empty()) {

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,7 +38,7 @@ struct ProbeArguments {
   std::string device, shape = "32x32x64", instruction, output, vectors, grid;
   std::vector<std::string> types;
   size_t replays = 10000;
-  int64_t elements = int64_t{1} << 18;
+  int elements = 1 << 18;
   bool all_reduce = false, json = false;
 };
 
@@ -264,7 +263,8 @@ void add_probe_command(CommandLine& line, Program&) {
             "--types "
             "f32,bf16,...")
       .option("--elements", arguments->elements,
-              "elements of the buffer of --all-reduce; libraries choose algorithms by it", kShowsDefault)
+              "elements of the buffer of --all-reduce; libraries choose algorithms by it", kShowsDefault | kPositive,
+              1 << 26)
       .option("--vectors", arguments->vectors,
               "tensor_core_probes.csv: run its test vectors and print the hypotheses that agree")
       .flag("--json", arguments->json, "machine-readable output")
