@@ -69,20 +69,23 @@ std::vector<Exception> exceptions() {
 bool cannot_fail(const std::string& function) {
   static const std::regex kAnswers(
       ".*(GetErrorName|GetErrorString|GetStatusString|GetLastErrorString|GetLastError|"
-      "cublasLtGetVersion|cudnnGetVersion|nvmlErrorString|_t)");
+      "cublasLtGetVersion|cudnnGetVersion|nvmlErrorString|ncclGetErrorString|_t)");
   return std::regex_match(function, kAnswers);
 }
 
 // The functions that a line calls: directly, and those that are looked up by name.
 std::vector<std::string> functions_in(std::string line) {
   static const std::regex kCall(R"re((^|[^"\w])((cuda|cublasLt|cudnn)[A-Z]\w*)\()re");
-  static const std::regex kName(R"re(("nvml|loaded<\w+>\("cublas)([A-Z]\w*)")re");
+  static const std::regex kName(R"re(("nvml|"nccl|loaded<\w+>\("cublas)([A-Z]\w*)")re");
   line = line.substr(0, line.find("//"));
   std::vector<std::string> functions;
   for (std::sregex_iterator one(line.begin(), line.end(), kCall), end; one != end; ++one)
     functions.push_back((*one)[2]);
   for (std::sregex_iterator one(line.begin(), line.end(), kName), end; one != end; ++one)
-    functions.push_back((says((*one)[1], "nvml") ? "nvml" : "cublas") + (*one)[2].str());
+    functions.push_back((says((*one)[1], "nvml")   ? "nvml"
+                         : says((*one)[1], "nccl") ? "nccl"
+                                                   : "cublas") +
+                        (*one)[2].str());
   std::erase_if(functions, cannot_fail);
   return functions;
 }
@@ -143,7 +146,7 @@ class SoftwareGpuCallSites : public SoftwareGpu {
 
 // Device files are compiled without the numbers of lines: the function that calls must be one of that file.
 bool is_reached(const Site& site, const Reached& reached) {
-  if (site.function.starts_with("nvml") ||
+  if (site.function.starts_with("nvml") || site.function.starts_with("nccl") ||
       (site.function.starts_with("cublas") && !site.function.starts_with("cublasLt")))
     return reached.functions.contains(site.function);
   if (!site.file.ends_with(".cu") && !site.file.ends_with(".cuh"))
@@ -163,7 +166,7 @@ TEST_F(SoftwareGpuCallSites, AreAllReachedByARunWhoseCallsFail) {
   std::ofstream(folder_ / "rows.csv") << kRowsOfDots;
   Reached reached;
   for (const FailedRun& one : kFailedRuns) add(ran(one.variables, one.arguments), reached);
-  for (const char* one : kFailedCommands) add(ran("", one), reached);
+  for (const FailedCommand& one : kFailedCommands) add(ran(one.variables, one.arguments), reached);
   for (const FirstFailure& one : kFirstFailures)
     add(ran(fmt::format("{} HALFMARK_SOFTWARE_GPU_FAIL={}", one.run.variables, one.request), one.run.arguments),
         reached);

@@ -23,21 +23,21 @@ std::string without_numbers(const std::string& text) {
   return words;
 }
 
-class SoftwareGpuCommands : public SoftwareGpu, public testing::WithParamInterface<const char*> {};
+class SoftwareGpuCommands : public SoftwareGpu, public testing::WithParamInterface<FailedCommand> {};
 
 // A refusal in the output, or one line of an error; in both the call is named unless it only describes or gives back.
 TEST_P(SoftwareGpuCommands, ACallThatFailsEndsInOneLineOrAWordInTheOutput) {
   std::ofstream(folder_ / "rows.csv") << "a,b,c\n"
                                       << std::string(64, '3') << "," << std::string(64, '2') << ",00000000\n";
-  const std::string command = GetParam();
-  const Ran base = ran("", command);
+  const auto [variables, command] = GetParam();
+  const Ran base = ran(variables, command);
   ASSERT_EQ(base.code, 0) << base.err;
   std::set<std::string> known;
   for (const Call& call : base.calls) {
     if (call.name == "kernel" || !known.insert(call.name).second) continue;
     const std::string request = fmt::format("{}:{}:{}", call.name, call.last, status_of(call.name));
     SCOPED_TRACE(fmt::format("HALFMARK_SOFTWARE_GPU_FAIL={} halfmark {}", request, command));
-    const Ran run = ran("HALFMARK_SOFTWARE_GPU_FAIL=" + request, command);
+    const Ran run = ran(fmt::format("{} HALFMARK_SOFTWARE_GPU_FAIL={}", variables, request), command);
     EXPECT_TRUE(run.code == 0 || run.code == 2) << run.code;
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), run.code == 2 ? 1 : 0) << run.err;
     if (run.code == 0 && without_numbers(run.out) == without_numbers(base.out)) continue;

@@ -46,11 +46,19 @@ inline constexpr FailedRun kFailedRuns[] = {
 };
 
 // Other commands whose calls fail.
-inline constexpr const char* kFailedCommands[] = {
-    "check --device cuda:0 --minutes 0.00001 --matmuls-only --types 'f16>f32+split2' --shape 32x32x256",
-    "probe --device cuda:0 --replay 100 --types 'bf16>f32'",
-    "dump linear/b4_i16_o8/cuda:0/fp16 -o tensors; code=$?; rm -rf tensors; exit $code",
-    "dot --device cuda:0 --a f16 < rows.csv", "plan --device cuda:0 linear/b4_i16_o8"};
+struct FailedCommand {
+  const char* variables;
+  const char* arguments;
+};
+inline void PrintTo(const FailedCommand& one, std::ostream* out) { *out << one.arguments; }
+inline constexpr FailedCommand kFailedCommands[] = {
+    {"", "check --device cuda:0 --minutes 0.00001 --matmuls-only --types 'f16>f32+split2' --shape 32x32x256"},
+    {"", "probe --device cuda:0 --replay 100 --types 'bf16>f32'"},
+    {"HALFMARK_SOFTWARE_GPU=sm_90,sm_90",
+     "probe --all-reduce --device cuda:0,cuda:1 --elements 64 --replay 100 --types bf16"},
+    {"", "dump linear/b4_i16_o8/cuda:0/fp16 -o tensors; code=$?; rm -rf tensors; exit $code"},
+    {"", "dot --device cuda:0 --a f16 < rows.csv"},
+    {"", "plan --device cuda:0 linear/b4_i16_o8"}};
 
 // For rows.csv.
 inline constexpr const char* kRowsOfDots =
@@ -108,6 +116,7 @@ inline std::string own_words(std::string text) {
 inline int status_of(const std::string& name) {
   if (name.starts_with("cublas")) return 14;   // CUBLAS_STATUS_INTERNAL_ERROR
   if (name.starts_with("cudnn")) return 5000;  // CUDNN_STATUS_EXECUTION_FAILED
+  if (name.starts_with("nccl")) return 3;      // ncclInternalError
   if (name.starts_with("nvml")) return 999;    // NVML_ERROR_UNKNOWN
   return 801;                                  // cudaErrorNotSupported: the context stays
 }

@@ -79,6 +79,19 @@ std::shared_ptr<Device> open_device(const std::string& name) {
   }
 }
 
+std::unique_ptr<AllReduceGroup> all_reduce_group(std::span<const std::shared_ptr<Device>> devices) {
+  HM_CHECK(devices.size() >= 2, "a sum across devices needs at least two of them, as cuda:0,cuda:1");
+  std::vector<Device*> group;
+  for (const std::shared_ptr<Device>& device : devices) {
+    HM_CHECK(std::find(group.begin(), group.end(), device.get()) == group.end(),
+             device->name() + " is named twice: a sum across devices has each of them once");
+    group.push_back(device.get());
+    if (!device->name().starts_with("cuda:"))
+      throw Unsupported(device->name() + " has no sums across devices: they are made by NCCL, between GPUs");
+  }
+  return machine().plugin->all_reduce_group(group);
+}
+
 std::string simulated_device(std::string_view architecture) {
   for (const Architecture& row : architectures())
     for (const int capability : row.compute_capabilities)

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kernels/plugin.h"
+#include "kernels/tensor/all_reduce.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::kernels {
@@ -19,6 +21,11 @@ const std::vector<DeviceRow>& known_devices();
 // unknown (lists the known names) or the device is absent (gives the reason). A CUDA
 // device is opened by the first call and shared by all callers, because there is only one piece of hardware.
 std::shared_ptr<Device> open_device(const std::string& name);
+
+// The group of these devices, in the order of their ranks, for sums across them. Throws Error with one line if there are
+// fewer than two or one is named twice; Unsupported if they are not all GPUs of the plugin, or if its library is missing or
+// refuses.
+std::unique_ptr<AllReduceGroup> all_reduce_group(std::span<const std::shared_ptr<Device>> devices);
 
 // The simulated device that stands for GPUs of this architecture: "sim:hopper" for "sm_90". Empty if there is none.
 std::string simulated_device(std::string_view architecture);

@@ -50,6 +50,23 @@ TEST(Plugin, AFileThatIsNoLibraryOrNoPluginSaysSo) {
                   "has no entry halfmark_plugin");
 }
 
+TEST(Devices, OfTheHostHaveNoSumsAcrossThem) {
+  using Devices = std::vector<std::shared_ptr<Device>>;
+  const auto cpu = open_device("cpu"), other = open_device("cpu"), simulated = open_device("sim:hopper");
+  const auto refusal_of = [](const Devices& devices) {
+    try {
+      (void)all_reduce_group(devices);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  expect_one_line(refusal_of({}), "needs at least two");
+  expect_one_line(refusal_of({cpu}), "needs at least two");
+  expect_one_line(refusal_of({cpu, other}), "cpu has no sums across devices: they are made by NCCL, between GPUs");
+  EXPECT_THROW((void)all_reduce_group(Devices{simulated, cpu}), Unsupported);
+}
+
 TEST(Devices, TheCpuAndTheSimulatorsAreAlwaysThere) {
   std::set<std::string> names;
   for (const DeviceRow& row : known_devices()) {

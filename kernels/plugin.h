@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/tensor/all_reduce.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::kernels {
@@ -26,6 +28,9 @@ struct Plugin {
   std::unique_ptr<Device> (*open)(const std::string& name);
   // Versions of driver, runtime and libraries for the report; works without a GPU.
   std::vector<std::pair<std::string, std::string>> (*versions)();
+  // For sums across these devices, which `open` has made: at least two, each once. Throws Unsupported, with one line, if
+  // there is no library for it or the library refuses.
+  std::unique_ptr<AllReduceGroup> (*all_reduce_group)(std::span<Device* const> devices);
 };
 
 inline constexpr const char* kPluginEntry = "halfmark_plugin";  // extern "C" const Plugin* halfmark_plugin()

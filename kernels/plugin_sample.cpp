@@ -1,6 +1,7 @@
 // A plugin for devices_test.cpp, built three times: from this build, from another build, and with a missing library as
 // a dependency.
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,11 @@ std::unique_ptr<halfmark::kernels::Device> open(const std::string&) { return nul
 
 std::vector<std::pair<std::string, std::string>> versions() { return {{"sample", "1"}}; }
 
-constexpr halfmark::kernels::Plugin kPlugin{HALFMARK_STAMP, list, open, versions};
+std::unique_ptr<halfmark::kernels::AllReduceGroup> all_reduce_group(std::span<halfmark::kernels::Device* const>) {
+  return nullptr;
+}
+
+constexpr halfmark::kernels::Plugin kPlugin{HALFMARK_STAMP, list, open, versions, all_reduce_group};
 
 }  // namespace
 

@@ -49,7 +49,7 @@ NodeInputs inputs_of(const SumTree& tree, size_t node, const std::vector<std::op
 // The node of the wanted kind with the most products: one whose sum later nodes use, or (last) one whose sum no other
 // node of its kind uses.
 enum class NodePlace { followed, last };
-std::optional<NodeInputs> find_node(const SumTree& tree, bool blocks, NodePlace place) {
+std::optional<NodeInputs> find_node(const BlackBox& box, const SumTree& tree, bool blocks, NodePlace place) {
   const auto parents = parents_of(tree);
   const auto is_block = [&](size_t node) { return !tree.products_of(node).empty(); };
   std::optional<NodeInputs> best;
@@ -65,7 +65,7 @@ std::optional<NodeInputs> find_node(const SumTree& tree, bool blocks, NodePlace 
     if (place == NodePlace::last && !last) continue;
     NodeInputs inputs = inputs_of(tree, node, parents);
     // A node of two products that starts a chain does not show how a sum and a product are added.
-    if (inputs.products == 2 && inputs.terms() == 2 && products_per_block(tree) == 1) continue;
+    if (inputs.products == 2 && inputs.terms() == 2 && products_per_block(tree) == 1 && !box.terms_only) continue;
     if (!best || rank(inputs) > rank(*best)) best = inputs;
   }
   return best;
@@ -115,7 +115,8 @@ void find_partial(RecordingBox& recorder, Model& model, std::vector<Finding>& fi
 // Truncated sums truncate again when their results are added, so the last node is used for the first measurement.
 void find_rounding_of(RecordingBox& recorder, const SumTree& tree, bool blocks, Adder& adder,
                       std::vector<Finding>& findings, const std::string& name, int digits) {
-  const auto last = find_node(tree, blocks, NodePlace::last), followed = find_node(tree, blocks, NodePlace::followed);
+  const auto last = find_node(recorder.box(), tree, blocks, NodePlace::last),
+             followed = find_node(recorder.box(), tree, blocks, NodePlace::followed);
   if (!last || !followed) return;
   NodeProbe direct(recorder, *last, adder.kept_bits, digits), inner(recorder, *followed, adder.kept_bits, digits);
   const int in_result = direct.prepare() ? direct.width(false) : -1;
@@ -129,7 +130,7 @@ void find_rounding_of(RecordingBox& recorder, const SumTree& tree, bool blocks, 
 }  // namespace
 
 void find_adders(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
-  if (const auto inputs = find_node(model.tree, true, NodePlace::followed)) {
+  if (const auto inputs = find_node(recorder.box(), model.tree, true, NodePlace::followed)) {
     if (inputs->terms() >= 3) {
       NodeProbe node(recorder, *inputs, kAllBits);
       node.find_kept(model.block, findings);
@@ -139,7 +140,7 @@ void find_adders(RecordingBox& recorder, Model& model, std::vector<Finding>& fin
     find_rounding_of(recorder, model.tree, true, model.block, findings, "sums", 23);
   }
   model.join = model.block;
-  if (!find_node(model.tree, false, NodePlace::last)) return;
+  if (!find_node(recorder.box(), model.tree, false, NodePlace::last)) return;
   model.join = Adder{};
   std::vector<Finding> own;
   find_rounding_of(recorder, model.tree, false, model.join, own, "sums of sums",

@@ -38,7 +38,7 @@ std::optional<Term> NodeProbe::power(size_t leaf, int exponent, double factor) c
 std::optional<Term> NodeProbe::square(size_t leaf, int exponent, double sign) const {
   auto term = power(leaf, exponent);
   if (!term) return {};
-  if (leaf == box_.k) return term_of(box_, leaf, sign * std::ldexp(2.25, exponent));
+  if (leaf == box_.k || box_.terms_only) return term_of(box_, leaf, sign * std::ldexp(2.25, exponent));
   term->a *= 1.5 * sign, term->b *= 1.5;
   if (round_to(box_.a, term->a) != term->a || round_to(box_.b, term->b) != term->b) return {};
   return term;

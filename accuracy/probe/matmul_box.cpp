@@ -185,7 +185,8 @@ std::vector<double> RecordingBox::values(std::vector<Question> questions) {
 }
 
 void RecordingBox::narrow_operands(int fraction_bits) {
-  for (Format* format : {&box_.a, &box_.b}) *format = {"", format->exponent_bits, fraction_bits, format->specials};
+  for (Format* format : {&box_.a, &box_.b})
+    if (*format != kOne) *format = {"", format->exponent_bits, fraction_bits, format->specials};
 }
 
 std::optional<Term> term_of(const BlackBox& box, size_t leaf, double value) {

@@ -43,6 +43,10 @@ void add_tree_findings(const SumTree& tree, const TreeFinding& found, std::vecto
 
 }  // namespace
 
+std::string hash_text(std::string_view fingerprint, std::string_view answers) {
+  return fmt::format("{:016x}", hash_of(hash_of(kHashStart, fingerprint), answers));
+}
+
 bool same_number(DType dtype, uint64_t x, uint64_t y) {
   return x == y || (std::isnan(decode(dtype, x)) && std::isnan(decode(dtype, y)));
 }
@@ -95,7 +99,7 @@ Report examine(RecordingBox& recorder, const Options& options) {
   // The hash includes the answers to fixed questions, which do not depend on the findings.
   std::string answers;
   for (const uint64_t code : recorder.codes(random_questions(box, 256, 0))) answers += fmt::format("{:x},", code);
-  report.hash = fmt::format("{:016x}", hash_of(hash_of(kHashStart, report.fingerprint), answers));
+  report.hash = hash_text(report.fingerprint, answers);
 
   // Fresh questions for the replay; their answers also distinguish the simulated rows. Long sums get fewer questions:
   // 2^22 numbers per operand are 32 MiB.

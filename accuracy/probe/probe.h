@@ -37,7 +37,9 @@ struct BlackBox {
   // from element 0,0, as "3,8"; then only element 0,0 is used.
   std::string elements{};
   bool transpose_b = false;  // of a matmul: b is stored as [n, k]
+  bool terms_only = false;   // numbers are added and not products: b has the format kOne
 };
+inline constexpr Format kOne{"one", 1, 0, Specials::e8m0};  // of the single number 1
 // All NaNs are equal here: their bits have separate findings.
 bool same_number(DType dtype, uint64_t x, uint64_t y);
 
@@ -148,6 +150,9 @@ Question converted(const Model& model, Question question);  // the operands that
 // near the truncation limit.
 std::vector<Question> random_questions(const BlackBox& box, size_t count, uint64_t seed);
 
+// "a1b2...", 16 hexadecimal digits of a fingerprint and of answers.
+std::string hash_text(std::string_view fingerprint, std::string_view answers);
+
 // One finding of a report. `value` is "not observable" if no question with these types can decide it.
 struct Finding {
   std::string parameter, value, evidence;
@@ -191,6 +196,8 @@ std::optional<std::string> fingerprint_of(Device& device, std::string_view types
 void find_adders(RecordingBox& recorder, Model& model, std::vector<Finding>& findings);    // adder.cpp
 void find_operands(RecordingBox& recorder, Model& model, std::vector<Finding>& findings);  // value_range.cpp
 void find_ranges(RecordingBox& recorder, Model& model, std::vector<Finding>& findings);    // value_range.cpp
+// The last for boxes that add numbers and not products.
+void find_term_ranges(RecordingBox& recorder, Model& model, std::vector<Finding>& findings);  // term_range.cpp
 
 // The boxes that can be examined: matmul_box.cpp, dot_box.cpp.
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "accuracy/probe/probe.h"
@@ -244,7 +245,39 @@ Question converted(const Model& model, Question question) {
   return question;
 }
 
+namespace {
+
+// Numbers of similar and of distant exponents, with all digits and with few, pairs that cancel, and numbers about the
+// smallest normal one. No sum of them overflows.
+std::vector<Question> random_terms(const BlackBox& box, size_t count, uint64_t seed) {
+  const RandomKey key = RandomKey(seed).child("terms");
+  const int room = 1 + static_cast<int>(std::bit_width(box.k));
+  const int top = std::min(box.d.max_exponent() - room, 12), low = std::max(box.a.min_exponent(), -20);
+  std::vector<Question> all;
+  for (uint64_t i = 0; i < count; ++i) {
+    const RandomKey draw = key.child(i);
+    const uint64_t kind = i % 5;
+    const int widest = kind == 0 ? 1 : kind == 1 ? box.d.fraction_bits + 2 : top - low;
+    const int span = kind == 4 ? 4 : std::clamp(widest, 0, top - low);
+    const int highest = kind == 4 ? box.a.min_exponent() + 2 : top;
+    Question question{std::vector<double>(box.k), std::vector<double>(box.k, 1.0), 0};
+    for (size_t k = 0; k < box.k; ++k) {
+      const int exponent = highest - static_cast<int>(draw.below(4 * k, static_cast<uint64_t>(span) + 1));
+      const double digits = kind == 3 ? 2 - std::ldexp(1.0, -box.a.fraction_bits) : 1 + draw.uniform(4 * k + 1);
+      const double sign = draw.bits(4 * k + 2) & 1 ? -1 : 1;
+      question.a[k] = round_to(box.a, sign * std::ldexp(digits, exponent), Rounding::toward_zero);
+      const bool cancels = kind == 2 && k > 0 && (draw.bits(4 * k + 3) & 1);
+      if (cancels) question.a[k] = -question.a[k - 1];
+    }
+    all.push_back(std::move(question));
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<Question> random_questions(const BlackBox& box, size_t count, uint64_t seed) {
+  if (box.terms_only) return random_terms(box, count, seed);
   const RandomKey key = RandomKey(seed).child("probe");
   // Exponents of products are such that the result does not overflow and, except for the last kind, is not subnormal.
   const int top = std::min({box.a.max_exponent() - 1, box.b.max_exponent() - 1, (box.d.max_exponent() - 10) / 2, 12});

@@ -42,7 +42,10 @@ void find_operand_bits(RecordingBox& recorder, Model& model, std::vector<Finding
   while (pair < stored &&
          ask(recorder, {Term{0, 1}, term_of(box, 1, std::ldexp(1.0, -pair - 1))}) == 1 + std::ldexp(1.0, -pair - 1))
     ++pair;
-  const std::string seen = fmt::format("(1 + 2^-t) 1 is kept up to t = {}, 1 1 + 2^-t 1 up to t = {}", lone, pair);
+  const std::string seen =
+      box.terms_only
+          ? fmt::format("1 + 2^-t of one device is kept up to t = {}, 1 and 2^-t of two up to t = {}", lone, pair)
+          : fmt::format("(1 + 2^-t) 1 is kept up to t = {}, 1 1 + 2^-t 1 up to t = {}", lone, pair);
   model.operand = box.a.fraction_bits < box.b.fraction_bits ? box.b : box.a;
   if (lone == stored) return findings.push_back({"operands", "as stored", seen});
   if (pair <= lone) return findings.push_back({"operands", std::string(kNotObservable), seen + ": the sum hides them"});

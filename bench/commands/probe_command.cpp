@@ -14,6 +14,7 @@
 
 #include "accuracy/probe/linear_matmul.h"
 #include "accuracy/probe/probe.h"
+#include "bench/commands/all_reduce_probe.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/matmul_shape.h"
 #include "bench/commands/shapes.h"
@@ -37,7 +38,8 @@ struct ProbeArguments {
   std::string device, shape = "32x32x64", instruction, output, vectors, grid;
   std::vector<std::string> types;
   size_t replays = 10000;
-  bool json = false;
+  int elements = 1 << 18;
+  bool all_reduce = false, json = false;
 };
 
 Json json_of(const probe::Report& report) {
@@ -198,6 +200,14 @@ void run_grid(Device& device, const ProbeArguments& arguments, const TextOptions
 }
 
 void run_probe(const ProbeArguments& arguments) {
+  if (arguments.all_reduce) {
+    HM_CHECK(arguments.grid.empty() && arguments.vectors.empty() && arguments.instruction.empty() &&
+                 arguments.shape == ProbeArguments{}.shape,
+             "--all-reduce examines sums across devices: leave out --shape, --grid, --vectors and --instruction");
+    return probe_all_reduce(
+        {arguments.device, arguments.types, arguments.elements, arguments.replays, arguments.json, arguments.output});
+  }
+  HM_CHECK(arguments.elements == ProbeArguments{}.elements, "--elements is of --all-reduce");
   HM_CHECK(arguments.grid.empty() || (arguments.vectors.empty() && arguments.instruction.empty()),
            "--grid examines matmuls: leave out --vectors and --instruction");
   const auto device = open_device(arguments.device.empty() ? default_device() : arguments.device);
@@ -248,6 +258,13 @@ void add_probe_command(CommandLine& line, Program&) {
               "random products that a replay of the findings must reproduce bit for bit", kShowsDefault)
       .option("--grid", arguments->grid,
               "a list of linear layers, as for halfmark run --shapes: how the matmul of each adds, one line each")
+      .flag("--all-reduce", arguments->all_reduce,
+            "how several GPUs add across each other (NCCL): --device cuda:0,cuda:1,... in the order of their ranks, "
+            "--types "
+            "f32,bf16,...")
+      .option("--elements", arguments->elements,
+              "elements of the buffer of --all-reduce; libraries choose algorithms by it", kShowsDefault | kPositive,
+              1 << 26)
       .option("--vectors", arguments->vectors,
               "tensor_core_probes.csv: run its test vectors and print the hypotheses that agree")
       .flag("--json", arguments->json, "machine-readable output")

@@ -56,6 +56,7 @@ class CudaDevice : public Device {
   // The current device is a property of the thread. Throws Error if the device is lost.
   void activate() const;
   cudaStream_t stream() const { return stream_; }
+  int index() const { return index_; }                            // as CUDA numbers it in this process
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
   cublasLtHandle_t blaslt() const;                                // created on first use: cuDNN's takes long
   cudnnHandle_t cudnn() const;

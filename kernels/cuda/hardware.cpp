@@ -1,7 +1,10 @@
 #include "kernels/cuda/hardware.h"
 
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <dlfcn.h>
+
+#include "kernels/cuda/nccl_library.h"
 
 namespace halfmark::kernels::cuda {
 
@@ -19,6 +22,22 @@ void* cublas_function(const char* name, std::string& reason) {
   }
   void* function = dlsym(library, name);
   if (!function) reason = file + " has no " + name;
+  return function;
+}
+
+void* nccl_function(const char* name, std::string& reason) {
+  static std::string missing;
+  static void* const library = [] {
+    Dl_info where{};
+    const bool is_known = dladdr(reinterpret_cast<void*>(&cublasLtGetVersion), &where) != 0 && where.dli_fname;
+    return load_nccl(nccl_files(is_known ? where.dli_fname : ""), missing);
+  }();
+  if (!library) {
+    reason = missing;
+    return nullptr;
+  }
+  void* function = dlsym(library, name);
+  if (!function) reason = std::string("libnccl.so.2 has no ") + name;
   return function;
 }
 

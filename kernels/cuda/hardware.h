@@ -16,5 +16,6 @@ bool hardware_compares_times();
 // A function of cuBLAS, which is loaded at run time: the plugin also works where only cublasLt is installed. Null, and the
 // reason, if there is none.
 void* cublas_function(const char* name, std::string& reason);
+void* nccl_function(const char* name, std::string& reason);  // of NCCL, likewise
 
 }  // namespace halfmark::kernels::cuda

@@ -98,7 +98,8 @@ if(TARGET cuda_tests)
   target_include_directories(cuda_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
   # Host files of the plugin that call no library. The plugin exports none of its symbols, so the tests compile them again.
   target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp" "${CMAKE_CURRENT_LIST_DIR}/blaslt_arithmetic.cpp"
-    "${CMAKE_CURRENT_LIST_DIR}/cudnn_notes.cpp" "${CMAKE_CURRENT_LIST_DIR}/nvml.cpp" "${CMAKE_CURRENT_LIST_DIR}/random_bytes.cpp")
+    "${CMAKE_CURRENT_LIST_DIR}/cudnn_notes.cpp" "${CMAKE_CURRENT_LIST_DIR}/nccl_library.cpp" "${CMAKE_CURRENT_LIST_DIR}/nvml.cpp"
+    "${CMAKE_CURRENT_LIST_DIR}/random_bytes.cpp")
   # The rows of CUDA devices by the tests of every row; kernels_tests has those of the other devices.
   file(GLOB operation_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../ops/ops_test.cpp")
   target_sources(cuda_tests PRIVATE ${operation_tests})

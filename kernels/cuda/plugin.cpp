@@ -2,11 +2,15 @@
 #include "kernels/plugin.h"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "kernels/cuda/all_reduce.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/hardware.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -48,7 +52,13 @@ std::unique_ptr<Device> open(const std::string& name) {
   return std::make_unique<CudaDevice>(std::stoi(name.substr(kPrefix.size())));
 }
 
-constexpr Plugin kPlugin{HALFMARK_STAMP, list, open, library_versions};
+std::unique_ptr<AllReduceGroup> all_reduce_group(std::span<Device* const> devices) {
+  std::vector<CudaDevice*> gpus;
+  for (Device* device : devices) gpus.push_back(static_cast<CudaDevice*>(device));
+  return std::make_unique<NcclGroup>(std::move(gpus), NcclLibrary(nccl_function));
+}
+
+constexpr Plugin kPlugin{HALFMARK_STAMP, list, open, library_versions, all_reduce_group};
 
 }  // namespace
 }  // namespace halfmark::kernels::cuda

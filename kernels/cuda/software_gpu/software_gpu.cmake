@@ -81,6 +81,7 @@ foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121
 endforeach()
 # A device that a test loses, or on which a library cannot be opened, is not used by another test.
 halfmark_software_gpu_test(libraries sm_90,sm_90,sm_90,sm_90 "LibraryRows.*:GemmRows.*")
+halfmark_software_gpu_test(all_reduce sm_90,sm_90,sm_90,sm_90 "AllReduce.*")
 
 halfmark_tests(software_gpu_tests LINK halfmark_software_gpu ${CMAKE_DL_LIBS} DIRECTORIES "${software_gpu}" "${software_gpu}/planted")
 if(TARGET software_gpu_tests)

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/hardware.h"
 #include "kernels/cuda/software_gpu/cublas_functions.h"
+#include "kernels/cuda/software_gpu/nccl_functions.h"
 
 namespace halfmark::kernels::cuda {
 
@@ -24,6 +25,12 @@ bool hardware_compares_times() { return is_timed() || std::getenv("HALFMARK_SOFT
 void* cublas_function(const char* name, std::string& reason) {
   void* function = software_gpu::cublas_function(name);
   if (!function) reason = std::string("the stand-in of cuBLAS has no ") + name;
+  return function;
+}
+
+void* nccl_function(const char* name, std::string& reason) {
+  void* function = software_gpu::nccl_function(name);
+  if (!function) reason = std::string("the stand-in of NCCL has no ") + name;
   return function;
 }
 

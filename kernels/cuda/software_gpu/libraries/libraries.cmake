@@ -12,6 +12,7 @@ halfmark_tests(software_library_tests LINK halfmark_software_libraries halfmark_
 if(TARGET software_library_tests)
   target_include_directories(software_library_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
   target_compile_definitions(software_library_tests PRIVATE
+    HALFMARK_NCCL="${CUDAToolkit_LIBRARY_DIR}/libnccl.so.2"
     HALFMARK_CUBLASLT="$<TARGET_FILE:CUDA::cublasLt>" HALFMARK_CUBLAS="$<TARGET_FILE:CUDA::cublas>" HALFMARK_CUDNN="${CUDNN_LIBRARY}")
   set_target_properties(software_library_tests PROPERTIES UNITY_BUILD OFF)  # helpers of several files have equal names
 endif()

@@ -19,6 +19,11 @@
 //   fusion-rounds-sums     the first usable engine of convolutions with bias and ReLU rounds their sums to the type of the image
 //   norms-vary             every second run of a norm gives another bit
 //   running-variance-is-biased, last-maximum-has-the-index   cuDNN does so in batch norm, and in max pooling
+//   no-nccl, nccl-2.9, nccl-2.23   NCCL is not installed; has the types and operations of such a version
+//   nccl-keeps-fp32        partial sums of an all-reduce are fp32, and only the last is rounded
+//   nccl-tree, nccl-at-once   the ranks are added in halves; all at once and exactly, as a switch might
+//   nccl-other-bits        the last rank gets another bit in the last element; nccl-varies: every second run, all ranks
+//   nccl-async-error       a communicator says later that its work has failed
 //   faults                 cublasLtMatmul, convolutions and other graphs read memory that is not theirs
 #pragma once
 

@@ -1,0 +1,12 @@
+// The functions of the stand-in of NCCL, by name as in a library that is loaded at run time (libraries/nccl_calls.cpp).
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace halfmark::kernels::software_gpu {
+
+void* nccl_function(std::string_view name);  // null: it is not there
+std::vector<std::string_view> nccl_function_names();
+
+}  // namespace halfmark::kernels::software_gpu
