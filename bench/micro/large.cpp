@@ -58,7 +58,7 @@ constexpr bool kIsProduct = kIsOneOf<Op, Matmul, BatchedMatmul, FusedMatmul, Fus
 template <class Op>
 constexpr bool kIsConvolution = kIsOneOf<Op, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, FusedConv2d>;
 template <class Op>
-constexpr bool kIsAttention = kIsOneOf<Op, Attention, AttentionBackward>;
+constexpr bool kIsAttention = kIsOneOf<Op, Attention, AttentionBackward, PackedAttention, PackedAttentionBackward>;
 // The row plans, with memory, before it answers whether it supports the operation.
 template <class Op>
 bool plans(const Kernel<Op>& kernel) {

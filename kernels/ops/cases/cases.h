@@ -101,6 +101,10 @@ template <>
 void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>& run_case);
 template <>
 void Cases<AttentionBackward>::each(const CaseRequest& request, const RunCase<AttentionBackward>& run_case);
+template <>
+void Cases<PackedAttention>::each(const CaseRequest& request, const RunCase<PackedAttention>& run_case);
+template <>
+void Cases<PackedAttentionBackward>::each(const CaseRequest& request, const RunCase<PackedAttentionBackward>& run_case);
 // fused.cpp
 template <>
 void Cases<FusedMatmul>::each(const CaseRequest& request, const RunCase<FusedMatmul>& run_case);
