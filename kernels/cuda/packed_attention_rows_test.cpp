@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/library_rows_testing.h"
+#include "kernels/number/error.h"
 #include "kernels/ops/packed_attention_testing.h"
 
 namespace halfmark::kernels {
@@ -159,6 +160,19 @@ TEST_F(PackedAttentionRows, TheSeparateRowsHaveTheBitsOfAttentionOnCopies) {
     for (const char mask : {'n', 's', 'q'})
       for (const bool causal : {false, true})
         EXPECT_EQ(expect_bits_of_attention_on_copies(gpu(), {2, 5, 3, causal ? 8 : 7, dtype, causal, mask}), 2);
+}
+
+TEST_F(PackedAttentionRows, ADtypeThatNoRowOfAttentionTakesIsRefusedByEachRow) {
+  const DType dtype = DType::e4m3fnuz;
+  const Tensor qkv = Tensor::zeros(gpu(), {1, 4, 3, 2, 8}, dtype), mask;
+  Tensor out(gpu(), {1, 4, 2, 8}, dtype), log_sum(gpu(), {1, 2, 4}, DType::f32);
+  try {
+    run(PackedAttention{.qkv = qkv, .mask = mask, .out = out, .log_sum = log_sum});
+    FAIL() << "a row took it";
+  } catch (const Unsupported& error) {
+    EXPECT_TRUE(has(error.what(), "separate: no row has attention: ")) << error.what();
+    EXPECT_TRUE(has(error.what(), "separate-emulated: no row has attention: ")) << error.what();
+  }
 }
 
 }  // namespace

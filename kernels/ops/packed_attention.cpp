@@ -105,9 +105,12 @@ Refusal refuses_layout(std::initializer_list<const Tensor*> all) {
 
 template <class Op>
 Refusal refuses_speed(const Op& attention, bool emulated) {
-  if ((chosen(attention).speed == Speed::emulated) != emulated)
-    return std::string("the attention of this device is ") + (emulated ? "real" : "emulated");
-  return {};
+  try {
+    if ((chosen(attention).speed == Speed::emulated) == emulated) return {};
+  } catch (const Unsupported& reason) {
+    return std::string("no row has attention: ") + reason.what();
+  }
+  return std::string("the attention of this device is ") + (emulated ? "real" : "emulated");
 }
 
 // `emulated`: the row for operands whose Attention is.
