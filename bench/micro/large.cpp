@@ -182,7 +182,7 @@ std::vector<LargeCase> large_cases(DType dtype, int64_t bytes) {
     add_products<Op>(dtype, measured_axes(dtype, sizes), cases);
   } else if constexpr (kIsConvolution<Op>) {
     add_convolutions(dtype, bytes, measured_axes(dtype, sizes), cases);
-  } else if constexpr (kIsOneOf<Op, NormalizeRows, NormalizeRowsBackward>) {
+  } else if constexpr (kIsOneOf<Op, NormalizeRows, NormalizeRowsBackward, NormalizeRowsBackwardAdd>) {
     for (const int64_t width : {1024, 4096}) {
       const Shape rows = rows_of(elements, width);
       sizes.image = {rows[0], rows[1], 1, 1}, add();

@@ -55,7 +55,7 @@ using Operations =
                            DelayedScalingStep, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
                            FusedConv2d, AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward,
                            BatchNormInferenceBackward, FusedBatchNorm, FusedBatchNormBackward, NormalizeRows,
-                           NormalizeRowsBackward>() +
+                           NormalizeRowsBackward, NormalizeRowsBackwardAdd>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, CopyChannels, Resample2d,
                            Resample2dBackward, Softmax, SoftmaxBackward, MaskScores, Attention, AttentionBackward,

@@ -145,6 +145,9 @@ template <>
 void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case);
 template <>
 void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCase<NormalizeRowsBackward>& run_case);
+template <>
+void Cases<NormalizeRowsBackwardAdd>::each(const CaseRequest& request,
+                                           const RunCase<NormalizeRowsBackwardAdd>& run_case);
 // resample.cpp
 template <>
 void Cases<CopyChannels>::each(const CaseRequest& request, const RunCase<CopyChannels>& run_case);
