@@ -85,6 +85,7 @@ TEST(FusedRowNorms, AddTheGradientThatGoesOnBesideThemWithTheBitsOfAnAddition) {
         EXPECT_EQ(fused.input_gradient, apart.input_gradient) << what;
         EXPECT_EQ(fused.gradients, apart.gradients) << what;
         EXPECT_EQ(apart.operations.count("normalize_rows_backward_add"), 0u) << what;
+        EXPECT_TRUE(fused.seen.contains("gradient/norm")) << what;
         for (const auto& [name, values] : fused.seen) EXPECT_EQ(values, apart.seen.at(name)) << what << " " << name;
       }
 }

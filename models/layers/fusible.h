@@ -59,7 +59,7 @@ class SumsGradient {
  public:
   virtual ~SumsGradient() = default;
   virtual bool can_sum(const Pass& pass) const = 0;
-  // What backward() of the layer gives, + the addend, as Pass::sum.
+  // What backward() of the layer gives, + the addend, as Pass::sum. The addend has the dtype of forward's input.
   virtual Tensor backward_and_sum(Pass& pass, const Tensor& dy, Saved& saved, const Tensor& addend) = 0;
 };
 

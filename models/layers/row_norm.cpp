@@ -97,8 +97,7 @@ class RowNormLayer : public TappedLayer, public FusibleRowNorm, public SumsGradi
     // A pass that fuses leaves an exact cast of the gradient to the operation.
     const bool casts = !pass.fuses || !is_exact_in(x.dtype(), dy_given.dtype());
     const Tensor dy = pass.operand(casts ? pass.cast(dy_given, x.dtype()) : dy_given);
-    const bool sums =
-        !addend.empty() && given.dtype == x.dtype() && addend.dtype() == x.dtype() && addend.layout() == x.layout();
+    const bool sums = !addend.empty() && addend.dtype() == x.dtype() && addend.layout() == x.layout();
     Tensor dx = pass.fresh(x.shape(), x.dtype()), none;
     const auto differentiate = [&](Tensor& dscale, Tensor& dshift) {
       const NormalizeRowsBackward op{.x = x,
