@@ -189,7 +189,8 @@ class Residual : public Layer,
     auto* sums = dynamic_cast<SumsGradient*>(body_.get());
     if (sums && sums->can_sum(pass))
       return pass.cast(sums->backward_and_sum(pass, of_body, saved, through_shortcut), x.dtype);
-    return pass.cast(pass.sum(body_->backward(pass, of_body, saved), through_shortcut), x.dtype);
+    const Tensor through_body = body_->backward(pass, of_body, saved);
+    return pass.cast(pass.sum(through_body, through_shortcut), x.dtype);
   }
 
   // The norm at the end of the body adds the shortcut.
