@@ -21,6 +21,9 @@ namespace {
 
 // Products of attention, and layouts of each, which have plans where cuDNN fails.
 constexpr int64_t kProductsOfAttention = 7, kLayoutsOfProduct = 4;
+// An engine of packed attention that fails is replaced by one of attention on copies, whose graph and plan are kept: backward
+// has the larger ones.
+constexpr int64_t kDescriptorsOfAttention = 70;
 
 // A failed call: what it may cost.
 class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterface<size_t> {
@@ -100,8 +103,8 @@ class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterfa
            name == "cublasLtMatmulAlgoConfigGetAttribute" || name.starts_with("nvml") || gives_back(name);
   }
 
-  // Objects that exist at the end: those of the run without the failure, or fewer. The products that replace an engine of
-  // cuDNN have plans, which are kept.
+  // Objects that exist at the end: those of the run without the failure, or fewer. The products and the engines that
+  // replace an engine of cuDNN have plans, which are kept.
   static void expect_nothing_left_over(const Ran& base, const Ran& run, const std::string& failed, bool replaces) {
     const auto count = [](const Ran& one, const std::string& name) {
       uint64_t calls = 0;
@@ -139,6 +142,7 @@ class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterfa
       const int64_t left = count(run, create) - count(run, destroy) - (failed == create) + (is_event ? of_readers : 0);
       int64_t more =
           replaces && std::string(create).starts_with("cublasLtMat") ? kProductsOfAttention * kLayoutsOfProduct : 0;
+      if (replaces && create == std::string_view("cudnnBackendCreateDescriptor")) more = kDescriptorsOfAttention;
       if (is_lost && (is_event || create == std::string_view("cudaMallocHost"))) more = of_readers;
       if (create == std::string_view("cublasCreate_v2")) more = 1;  // it is opened where cublasLt refuses
       const int64_t before = count(base, create) - count(base, destroy) + (is_event ? of_readers_before : 0);

@@ -1,6 +1,7 @@
 // Norms of rows that round their result for the linear layer behind them (Pass::fuses), beside separate casts.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,68 @@ TEST(FusedRowNorms, HaveTheBitsOfSeparateCasts) {
         EXPECT_EQ(fused.input_gradient, apart.input_gradient) << device << " " << policy;
         EXPECT_EQ(fused.gradients, apart.gradients) << device << " " << policy;
       }
+}
+
+// A residual block whose body begins with the norm: the gradient that goes on beside the norm is added by its operation.
+Ran run_residual(const RunOptions& options, bool apart, bool centred = true) {
+  return run_layers(
+      [&](const Init& init) {
+        std::vector<LayerPtr> layers;
+        if (apart) layers.push_back(flatten("nothing"));
+        layers.push_back(centred ? layer_norm(init, "norm", 40) : rms_norm(init, "norm", 40));
+        layers.push_back(linear(init, "linear", 40, 40));
+        return residual("block", sequential("body", std::move(layers)), nullptr);
+      },
+      Shape{6, 40}, options);
+}
+
+TEST(FusedRowNorms, AddTheGradientThatGoesOnBesideThemWithTheBitsOfAnAddition) {
+  std::vector<const char*> devices = {"cpu", "sim:hopper"};
+  for (const kernels::DeviceRow& row : kernels::known_devices())
+    if (row.name == "cuda:0" && row.absent.empty()) devices.push_back("cuda:0");
+  for (const char* device : devices)
+    for (const char* policy : {"amp-bf16", "amp-fp16", "bf16", "fp16", "fp32", "fp64", "keras-mixed-float16"})
+      for (const bool centred : {true, false}) {
+        const RunOptions options{.policy = policy, .device = device};
+        const Ran fused = run_residual(options, false, centred), apart = run_residual(options, true, centred);
+        const std::string what = std::string(device) + " " + policy;
+        EXPECT_EQ(fused.output, apart.output) << what;
+        EXPECT_EQ(fused.input_gradient, apart.input_gradient) << what;
+        EXPECT_EQ(fused.gradients, apart.gradients) << what;
+        EXPECT_EQ(apart.operations.count("normalize_rows_backward_add"), 0u) << what;
+        EXPECT_TRUE(fused.seen.contains("gradient/norm")) << what;
+        for (const auto& [name, values] : fused.seen) EXPECT_EQ(values, apart.seen.at(name)) << what << " " << name;
+      }
+}
+
+// The block's input in fp32, as autocast gives it: one operation; what is cast after the norm is added by itself.
+TEST(FusedRowNorms, AddTheGradientThatGoesOnBesideThemOnlyWhereTheDtypesAreAlike) {
+  const auto count = [](const char* policy, bool fuses) {
+    return run_residual({.policy = policy, .fuses = fuses}, false).operations.count("normalize_rows_backward_add");
+  };
+  EXPECT_EQ(count("fp32", true), 1u);
+  EXPECT_EQ(count("bf16", true), 1u);
+  EXPECT_EQ(count("fp32", false), 0u);
+  EXPECT_EQ(count("amp-bf16", true), 0u) << "the input of the test is bf16, and the norm reads fp32";
+}
+
+// Two norms of each block; the last one of the network has no branch beside it.
+TEST(FusedRowNorms, AddTheGradientsOfATransformerUnderAutocast) {
+  for (const bool fused : {true, false}) {
+    TrialSpec spec = test_spec("gpt/b2_t8_n1_h2_d8_v27", "amp-bf16");
+    spec.settings.fused = fused;
+    Trial trial(spec);
+    const KernelLog log;
+    trial.train_step(0);
+    uint64_t calls = 0, bytes = 0;
+    for (const LoggedKernel& one : log.entries())
+      if (one.operation == "normalize_rows_backward_add") calls += one.calls, bytes += one.read + one.written;
+    EXPECT_EQ(calls, fused ? 2u : 0u);
+    if (!fused) continue;
+    // x, the addend and the result of fp32, dy of bf16; mean and inverse of 16 rows; scale and both gradients of parameters.
+    constexpr uint64_t kValues = 2 * 8 * 8, kRows = 16, kWidth = 8;
+    EXPECT_EQ(bytes, 2 * (kValues * (3 * 4 + 2) + 2 * 4 * kRows + 3 * 4 * kWidth));
+  }
 }
 
 TEST(FusedRowNorms, ShowTheRoundedResultToTaps) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <set>
+#include <string>
 
 #include "models/trial_testing.h"
 
@@ -67,6 +70,35 @@ TEST(Layer, AttentionTakesTheLengthsInTurn) {
     EXPECT_EQ(sample(2), sample(0)) << fused;
     EXPECT_NE(sample(1), sample(0)) << fused;
   }
+}
+
+// Of the operations of one layer: q, k and v are read where the projection has left them, and nothing else moves.
+TEST(Layer, AttentionAsOneOperationMakesNoCopiesOfItsOperands) {
+  LayerFixture fixture("fp32");
+  const Tensor x = fixture.tensor({2, 6, 3 * 8}, 3, DType::f32), dy = fixture.tensor({2, 6, 8}, 4, DType::f32);
+  struct Moved {
+    std::multiset<std::string> operations;
+    uint64_t bytes = 0;
+  };
+  const auto moved = [&](bool fused) {
+    const LayerPtr layer = self_attention("attention", 2, {.causal = true, .fused = fused});
+    Saved saved;
+    const KernelLog log;
+    layer->forward(fixture.pass, x, &saved);
+    layer->backward(fixture.pass, dy, saved);
+    Moved all;
+    for (const LoggedKernel& one : log.entries()) {
+      const uint64_t bytes = one.read + one.written;
+      all.bytes += bytes;
+      if (bytes > 0) all.operations.insert(one.operation);  // those that rows run themselves have no bytes
+    }
+    return all;
+  };
+  const Moved fused = moved(true), in_steps = moved(false);
+  EXPECT_EQ(fused.operations, (std::multiset<std::string>{"packed_attention", "packed_attention_backward"}));
+  constexpr uint64_t kValues = 4 * 2 * 6 * 8, kSums = 4 * 2 * 2 * 6;
+  EXPECT_EQ(fused.bytes, (3 + 1) * kValues + kSums + (3 + 1 + 1 + 3) * kValues + kSums);
+  EXPECT_TRUE(in_steps.operations.contains("permute"));
 }
 
 TEST(Layer, InitialisesWeightsAsTorchDoes) {

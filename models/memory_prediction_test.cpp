@@ -171,6 +171,10 @@ TEST(MemoryPrediction, AgreesWithEveryKindOfLayer) {
       {sequence, {{"self_attention", "attention", {{"heads", whole(2)}, {"fused", false}}}}},
       {{4, 24, 48}, {{"linear", "qkv", {{"out", whole(48)}}}, {"self_attention", "attention", {{"heads", whole(2)}}}}},
       {{2, 32, 12}, {{"self_attention", "attention", {{"heads", whole(2)}, {"fused", false}}}, silu}},
+      // What is kept is released before the gradient of q, k and v gets the dtype of the sum.
+      {{2, 8, 96},
+       {{"position_embedding", "place", {{"length", whole(8)}}},
+        {"self_attention", "attention", {{"heads", whole(32)}}}}},
       {sequence, {{"lstm", "lstm", {{"hidden", whole(16)}, {"bidirectional", true}}}, {"take_step", "last"}}},
       {sequence, {{"position_embedding", "place", {{"length", whole(9)}}}, silu}},
       {image, {{"to_sequence", "sequence"}, {"lstm", "lstm", {{"hidden", whole(8)}}}}},

@@ -180,7 +180,6 @@ HeldTensorPtr MemoryWalk::backward(const LayerSpec& spec, const HeldTensorPtr& d
       moment.push_back({weight.elements, weight.computed});
     total_.moment(moment);
   }
-  if (memory.result_is_first) kept.tensors.pop_back();
   for (const StoredTensors& moment : memory.backward) total_.moment(moment);
   if (memory.gradient_is_last) kept.tensors.clear();
   switch (memory.gradient) {

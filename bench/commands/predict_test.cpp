@@ -72,7 +72,7 @@ TEST(PublishedPeaks, KnowTheMatrixProductsOfTheSuite) {
   for (const std::string_view name :
        {kernels::Matmul::name, kernels::BatchedMatmul::name, kernels::ScaledMatmul::name, kernels::Conv2d::name,
         kernels::Conv2dBackwardData::name, kernels::Conv2dBackwardWeights::name, kernels::Attention::name,
-        kernels::AttentionBackward::name})
+        kernels::AttentionBackward::name, kernels::PackedAttention::name, kernels::PackedAttentionBackward::name})
     EXPECT_TRUE(reports::is_matrix_product(name)) << name;
   for (const std::string_view name : {kernels::Softmax::name, kernels::Quantize::name, kernels::Cast::name})
     EXPECT_FALSE(reports::is_matrix_product(name)) << name;

@@ -62,7 +62,7 @@ constexpr bool kIsProduct = kIsOneOf<Op, Matmul, BatchedMatmul, FusedMatmul, Fus
 template <class Op>
 constexpr bool kIsConvolution = kIsOneOf<Op, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, FusedConv2d>;
 template <class Op>
-constexpr bool kIsAttention = kIsOneOf<Op, Attention, AttentionBackward>;
+constexpr bool kIsAttention = kIsOneOf<Op, Attention, AttentionBackward, PackedAttention, PackedAttentionBackward>;
 // The row plans, with memory, before it answers whether it supports the operation.
 template <class Op>
 bool plans(const Kernel<Op>& kernel) {
@@ -186,7 +186,7 @@ std::vector<LargeCase> large_cases(DType dtype, int64_t bytes) {
     add_products<Op>(dtype, measured_axes(dtype, sizes), cases);
   } else if constexpr (kIsConvolution<Op>) {
     add_convolutions(dtype, bytes, measured_axes(dtype, sizes), cases);
-  } else if constexpr (kIsOneOf<Op, NormalizeRows, NormalizeRowsBackward>) {
+  } else if constexpr (kIsOneOf<Op, NormalizeRows, NormalizeRowsBackward, NormalizeRowsBackwardAdd>) {
     for (const int64_t width : {1024, 4096}) {
       const Shape rows = rows_of(elements, width);
       sizes.image = {rows[0], rows[1], 1, 1}, add();

@@ -63,6 +63,11 @@ inline double attention_flops(const Tensor& q, const Tensor& k, int products) {
 }
 inline double flops_of(const Attention& op) { return attention_flops(op.q, op.k, 2); }
 inline double flops_of(const AttentionBackward& op) { return attention_flops(op.q, op.k, 5); }
+inline double packed_attention_flops(const Tensor& qkv, int products) {
+  return 2.0 * products * static_cast<double>(qkv.elements() / 3 * qkv.shape()[1]);
+}
+inline double flops_of(const PackedAttention& op) { return packed_attention_flops(op.qkv, 2); }
+inline double flops_of(const PackedAttentionBackward& op) { return packed_attention_flops(op.qkv, 5); }
 
 struct FirstShape {  // "8x32x28x28": the shape of the first operand
   std::string text;

@@ -22,6 +22,8 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/batched.h"
+#include "kernels/ops/norm_add.h"
+#include "kernels/ops/packed_attention.h"
 
 namespace halfmark::kernels {
 namespace {
@@ -142,7 +144,7 @@ CpuDevice::CpuDevice(int threads) {
   add_half_fma_rows(kernels_);
   add_fused_rows(kernels_), add_fused_convolution_rows(kernels_), add_fused_norm_rows(kernels_);
   add_reference_rows(kernels_);
-  add_batched_rows(kernels_);
+  add_batched_rows(kernels_), add_packed_attention_rows(kernels_), add_norm_add_rows(kernels_);
 }
 
 // oneDNN reads nhwc where it computes; the fp64 and fp16 rows are made for plain images.

@@ -18,6 +18,8 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/time_marks.h"
 #include "kernels/cuda/value_reader.h"
+#include "kernels/ops/norm_add.h"
+#include "kernels/ops/packed_attention.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -127,6 +129,7 @@ void CudaDevice::open() {
   add_own_rows(kernels_);
   add_cudnn_norm_rows(kernels_, *this), add_cudnn_pool_rows(kernels_);
   add_direct_rows(kernels_);
+  add_packed_attention_rows(kernels_), add_norm_add_rows(kernels_);
   add_dot_rows(kernels_, *this);
 }
 

@@ -1,10 +1,11 @@
-// Rows `cudnn` of attention, forward and backward: the fused engines of cuDNN's graph API for f16 and bf16, which round the
+// Rows `cudnn` of attention, also of q, k and v in one memory, forward and backward: the fused engines of cuDNN's graph API for f16 and bf16, which round the
 // probabilities to that dtype. NVIDIA documents neither what they compute for a query that attends to nothing nor all of
 // their faults, so masks are left to the next row, and an engine is used only after a trial on random operands of the same
 // shape: its results are close to those of the next row, have the same bits twice, and a NaN stays one.
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <new>
@@ -17,9 +18,9 @@
 
 #include "kernels/cuda/blaslt_plan.h"
 #include "kernels/cuda/cudnn_attention_graph.h"
+#include "kernels/cuda/cudnn_attention_sample.h"
 #include "kernels/cuda/cudnn_trial.h"
 #include "kernels/cuda/rows.h"
-#include "kernels/tensor/random.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -36,6 +37,20 @@ AttentionProblem problem_of(const Tensor& q, const Tensor& k, bool causal, bool 
 }
 AttentionProblem problem_of(const Attention& op) { return problem_of(op.q, op.k, op.causal, false); }
 AttentionProblem problem_of(const AttentionBackward& op) { return problem_of(op.q, op.k, op.causal, true); }
+AttentionProblem packed_problem(const Tensor& qkv, bool causal, bool backward) {
+  const Shape& shape = qkv.shape();
+  return {.backward = backward,
+          .dtype = qkv.dtype(),
+          .n = shape[0],
+          .heads = shape[3],
+          .t = shape[1],
+          .s = shape[1],
+          .d = shape[4],
+          .causal = causal,
+          .packed = true};
+}
+AttentionProblem problem_of(const PackedAttention& op) { return packed_problem(op.qkv, op.causal, false); }
+AttentionProblem problem_of(const PackedAttentionBackward& op) { return packed_problem(op.qkv, op.causal, true); }
 
 // The operands of a call. `along`: scratch, of backward.
 CudnnOperands operands_of(const Attention& op, const float& scale, const void*) {
@@ -55,141 +70,26 @@ CudnnOperands operands_of(const AttentionBackward& op, const float& scale, const
   return o;
 }
 
-// Random operands, results of the engine, and results of another row.
-class Sample {
- public:
-  Sample(Device& device, const AttentionProblem& p)
-      : p_(p),
-        queries_{p.n, p.heads, p.t, p.d},
-        q_(normal(device, queries_, 1)),
-        k_(normal(device, {p.n, p.heads, p.s, p.d}, 2)),
-        v_(normal(device, k_.shape(), 3)),
-        other_out_(device, queries_, p.dtype),
-        other_log_sum_(device, {p.n, p.heads, p.t}, DType::f32) {
-    if (p.backward) {
-      dout_ = normal(device, queries_, 4);
-      for (std::vector<Tensor>* results : {&results_, &other_results_})
-        for (const Tensor* one : {&q_, &k_, &v_}) results->emplace_back(device, one->shape(), p.dtype);
-    } else {
-      results_.emplace_back(device, queries_, p.dtype),
-          results_.emplace_back(device, other_log_sum_.shape(), DType::f32);
-    }
-  }
-
-  Attention forward(bool other) {
-    return {.q = q_,
-            .k = k_,
-            .v = v_,
-            .mask = none_,
-            .out = other ? other_out_ : results_[0],
-            .log_sum = other ? other_log_sum_ : results_[1],
-            .causal = p_.causal,
-            .scale = scale()};
-  }
-  AttentionBackward backward(bool other) {
-    std::vector<Tensor>& results = other ? other_results_ : results_;
-    return {.q = q_,
-            .k = k_,
-            .v = v_,
-            .mask = none_,
-            .out = other_out_,
-            .log_sum = other_log_sum_,
-            .dout = dout_,
-            .dq = results[0],
-            .dk = results[1],
-            .dv = results[2],
-            .causal = p_.causal,
-            .scale = scale()};
-  }
-
-  // The engine's results: NaN before each run, so that what it does not write is seen.
-  std::vector<Tensor>& results() { return results_; }
-  // Where its results differ by more than roundings explain; empty: nowhere.
-  std::string difference() const {
-    const double roundoff = format_of(p_.dtype).unit_roundoff();
-    if (!p_.backward) {
-      if (!close(results_[0], other_out_, p_.d, roundoff)) return "out";
-      // All rows of log_sum are alike.
-      return close(results_[1], other_log_sum_, results_[1].elements(), format_of(DType::f32).unit_roundoff() * p_.d)
-                 ? ""
-                 : "log_sum";
-    }
-    constexpr const char* kNames[] = {"dq", "dk", "dv"};
-    for (size_t i = 0; i < 3; ++i)
-      if (!close(results_[i], other_results_[i], p_.d, roundoff)) return kNames[i];
-    return "";
-  }
-
-  // The last query of the last head, or the gradient of its result, becomes NaN. Returns the operand as it was.
-  Tensor spoil() {
-    Tensor& spoilt = p_.backward ? dout_ : q_;
-    const Tensor whole = spoilt;
-    std::vector<double> values = whole.values();
-    std::fill_n(values.end() - p_.d, p_.d, std::numeric_limits<double>::quiet_NaN());
-    spoilt = Tensor::from(whole.device(), queries_, p_.dtype, values);
-    return whole;
-  }
-  void restore(const Tensor& whole) { (p_.backward ? dout_ : q_) = whole; }
-  // In the row of out and log_sum, or of dq, and in dk and dv of all keys if the query sees them.
-  bool keeps_nan() const {
-    const auto ends_in_nan = [](const Tensor& result, int64_t count) {
-      const std::vector<double> values = result.values();
-      return std::all_of(values.end() - count, values.end(), [](double one) { return std::isnan(one); });
-    };
-    if (!ends_in_nan(results_[0], p_.d)) return false;
-    if (!p_.backward) return ends_in_nan(results_[1], 1);
-    const bool sees_all = !p_.causal || p_.t >= p_.s;
-    return !sees_all || (ends_in_nan(results_[1], p_.s * p_.d) && ends_in_nan(results_[2], p_.s * p_.d));
-  }
-
- private:
-  double scale() const { return 1 / std::sqrt(static_cast<double>(p_.d)); }
-  Tensor normal(Device& device, const Shape& shape, uint64_t seed) const {
-    constexpr size_t kPeriod = 1'000'003;  // a prime, so that no two heads are alike; drawing takes long
-    const RandomKey key(seed);
-    std::vector<double> values(static_cast<size_t>(shape.elements()));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = i < kPeriod ? key.normal(i) : values[i - kPeriod];
-    return Tensor::from(device, shape, p_.dtype, values);
-  }
-  // Row by row, because rows of late queries and keys are small if causal. A result sums products of rounded values, each
-  // with an error of half a last place of its own: the bounds are chosen well above that, and far below a lost row or term,
-  // not derived. What cancels to nearly 0 has the errors of fp32, and subnormal numbers
-  // have their own.
-  static bool close(const Tensor& result, const Tensor& reference, int64_t width, double roundoff) {
-    constexpr double kRoundoffs = 8, kOfLargest = 1e-5;
-    const double least = kRoundoffs * std::ldexp(1.0, format_of(result.dtype()).min_subnormal_exponent());
-    const std::vector<double> found = result.values(), expected = reference.values();
-    double largest = 0;
-    for (const double one : expected) {
-      if (!std::isfinite(one)) return false;
-      largest = std::max(largest, std::fabs(one));
-    }
-    for (size_t row = 0; row < found.size(); row += static_cast<size_t>(width)) {
-      double of_row = 0, worst = 0;
-      for (size_t i = row; i < row + static_cast<size_t>(width); ++i) {
-        if (!std::isfinite(found[i])) return false;
-        of_row = std::max(of_row, std::fabs(expected[i])), worst = std::max(worst, std::fabs(found[i] - expected[i]));
-      }
-      if (worst > kRoundoffs * roundoff * of_row + kOfLargest * largest + least) return false;
-    }
-    return true;
-  }
-
-  const AttentionProblem& p_;
-  Shape queries_;
-  Tensor none_, q_, k_, v_, dout_, other_out_, other_log_sum_;
-  std::vector<Tensor> results_, other_results_;  // out and log_sum, or dq, dk and dv
-};
-
-// The first row behind these ones that takes the operation.
-template <class Op>
-void run_other_row(Device& device, const Op& op) {
-  bool behind = false;
-  for (const Kernel<Op>& row : device.kernels().of<Op>()) {
-    if (behind && !row.refuses(device, op)) return run_with(row, op);
-    behind = behind || row.name == "cudnn";
-  }
-  throw Error("no other row to compare with");
+// q, k and v, or their gradients, where they begin in [n, t, 3, heads, d].
+void add_parts(CudnnOperands& to, const std::array<int64_t, 3>& ids, const Tensor& packed) {
+  const Shape& shape = packed.shape();
+  const size_t part = bytes_for(packed.dtype(), static_cast<size_t>(shape[3] * shape[4]));
+  for (size_t i = 0; i < ids.size(); ++i) to.add(ids[i], static_cast<const unsigned char*>(packed.data()) + i * part);
+}
+CudnnOperands operands_of(const PackedAttention& op, const float& scale, const void*) {
+  CudnnOperands o;
+  add_parts(o, {kQ, kK, kV}, op.qkv);
+  o.add(kOut, op.out.data()), o.add(kLogSum, op.log_sum.data()), o.add(kScale, &scale);
+  if (op.causal) o.add(kMinusInfinity, &kMinusInfinityValue);
+  return o;
+}
+CudnnOperands operands_of(const PackedAttentionBackward& op, const float& scale, const void* along) {
+  CudnnOperands o;
+  add_parts(o, {kQ, kK, kV}, op.qkv), add_parts(o, {kDq, kDk, kDv}, op.dqkv);
+  o.add(kOut, op.out.data()), o.add(kLogSum, op.log_sum.data()), o.add(kDOut, op.dout.data()), o.add(kAlong, along);
+  o.add(kScale, &scale), o.add(kOne, &kOneValue);
+  if (op.causal) o.add(kMinusInfinity, &kMinusInfinityValue);
+  return o;
 }
 
 // Whether the operands begin where the graph says. Refusals cannot depend on it, because they are kept by shape.
@@ -243,9 +143,7 @@ class Plan {
       refusal_ = candidates.refusal;
       return wait_for(device);  // the reason may be a fault
     }
-    Sample sample(device, problem_);
-    run_other_row(device, sample.forward(true));
-    if (problem_.backward) run_other_row(device, sample.backward(true));
+    AttentionSample sample(device, problem_);
     size_t most = 1;
     for (const CudnnCandidate& candidate : candidates.found) most = std::max(most, candidate.workspace);
     const Tensor scratch = workspace(device, most), along = along_memory(device);
@@ -255,7 +153,7 @@ class Plan {
         return execute_plan(device.cudnn(), candidate.plan, operands_of(op, scale, along.data()),
                             const_cast<void*>(scratch.data()));
       };
-      return problem_.backward ? with(sample.backward(false)) : with(sample.forward(false));
+      return sample.with_operation(with);
     };
     Trial trial(device);
     // What an engine does not write keeps the byte: of NaN, or of 0.
@@ -281,7 +179,7 @@ class Plan {
   }
 
   // What an engine does wrong; empty: nothing.
-  static std::string fault_of(const CudnnCandidate& candidate, Sample& sample, const auto& run_on) {
+  static std::string fault_of(const CudnnCandidate& candidate, AttentionSample& sample, const auto& run_on) {
     constexpr int kNan = 0xff;
     constexpr const char* kFails = "fails when it runs again";
     if (run_on(kNan, candidate) != CUDNN_STATUS_SUCCESS) return kFails;
@@ -301,13 +199,17 @@ class Plan {
 
   void take(CudnnCandidate& candidate, const CudnnCandidates& all, const CudnnChoice& chosen) {
     workspace_ = candidate.workspace;
-    choice_ = Shape{problem_.n, problem_.heads, problem_.t, problem_.d}.text() + " by " +
-              Shape{problem_.n, problem_.heads, problem_.s, problem_.d}.text() + ": engine " +
-              std::to_string(candidate.engine) + "; the library's number " + std::to_string(candidate.place) + " of " +
-              std::to_string(all.listed) + chosen.tried + all.failed + chosen.failed + "; probabilities rounded to " +
-              std::string(name_of(problem_.dtype));
+    choice_ = shapes() + ": engine " + std::to_string(candidate.engine) + "; the library's number " +
+              std::to_string(candidate.place) + " of " + std::to_string(all.listed) + chosen.tried + all.failed +
+              chosen.failed + "; probabilities rounded to " + std::string(name_of(problem_.dtype));
     configuration_.emplace(std::move(candidate.configuration));
     plan_.emplace(std::move(candidate.plan));
+  }
+
+  std::string shapes() const {
+    const AttentionProblem& p = problem_;
+    if (p.packed) return Shape{p.n, p.t, 3, p.heads, p.d}.text();
+    return Shape{p.n, p.heads, p.t, p.d}.text() + " by " + Shape{p.n, p.heads, p.s, p.d}.text();
   }
 
   AttentionProblem problem_;
@@ -323,8 +225,8 @@ const Plan& plan_for(const CudaDevice& device, const AttentionProblem& p) {
   if (!device.cudnn_attention_plans) device.cudnn_attention_plans = std::make_shared<Plans>();
   auto& plans = *static_cast<Plans*>(device.cudnn_attention_plans.get());
   Signature key;
-  for (const int64_t one :
-       {int64_t{p.backward}, static_cast<int64_t>(p.dtype), p.n, p.heads, p.t, p.s, p.d, int64_t{p.causal}})
+  for (const int64_t one : {int64_t{p.backward}, static_cast<int64_t>(p.dtype), p.n, p.heads, p.t, p.s, p.d,
+                            int64_t{p.causal}, int64_t{p.packed}})
     key.add(one);
   if (const auto found = plans.find(key); found != plans.end()) return *found->second;
   // A plan is tried on the device, which does not change what the device is.
@@ -353,18 +255,19 @@ bool has_forward(const CudaDevice& device) {
 }
 bool has_backward(const CudaDevice& device) { return has_forward(device) && device.compute_capability() / 10 != 10; }
 
+// `matrices`: all operands but the mask and log_sum.
 template <class Op>
 Refusal refuses(const Device& device, const Op& op, std::initializer_list<const Tensor*> matrices) {
-  const DType dtype = op.q.dtype();
-  if (dtype != DType::f16 && dtype != DType::bf16) return "takes f16 and bf16, not " + std::string(name_of(dtype));
+  const AttentionProblem problem = problem_of(op);
+  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16)
+    return "takes f16 and bf16, not " + std::string(name_of(problem.dtype));
   for (const Tensor* one : matrices)
-    if (one->dtype() != dtype) return std::string("takes operands of one dtype");
+    if (one->dtype() != problem.dtype) return std::string("takes operands of one dtype");
   if (op.log_sum.dtype() != DType::f32) return std::string("gives log_sum in f32");
   if (!op.mask.empty()) return std::string("leaves masks to the next row: a query may attend to nothing");
   if (Refusal r = not_indexable(matrices)) return r;
   if (Refusal r = not_plain(matrices)) return r;
   if (Refusal r = not_plain({&op.log_sum})) return r;
-  const AttentionProblem problem = problem_of(op);
   if (Refusal r = unsupported(of(device), problem)) return r;
   const Plan& plan = plan_for(of(device), problem);
   if (!plan.refusal().empty()) return plan.refusal();
@@ -392,6 +295,22 @@ void backward(Device& device, const AttentionBackward& op) {
   plan_for(of(device), problem_of(op)).run(on(device), op);
 }
 
+Refusal packed_refuses(const Device& device, const PackedAttention& op) {
+  return refuses(device, op, {&op.qkv, &op.out});
+}
+void packed_forward(Device& device, const PackedAttention& op) {
+  op.out.materialize(Layout::plain), op.log_sum.materialize(Layout::plain);
+  plan_for(of(device), problem_of(op)).run(on(device), op);
+}
+
+Refusal packed_backward_refuses(const Device& device, const PackedAttentionBackward& op) {
+  return refuses(device, op, {&op.qkv, &op.out, &op.dout, &op.dqkv});
+}
+void packed_backward(Device& device, const PackedAttentionBackward& op) {
+  op.dqkv.materialize(Layout::plain);
+  plan_for(of(device), problem_of(op)).run(on(device), op);
+}
+
 template <class Op>
 void add_row(KernelTable& table, Refusal (*refuses)(const Device&, const Op&), void (*run)(Device&, const Op&)) {
   table.of<Op>().push_back({.name = "cudnn",
@@ -405,8 +324,14 @@ void add_row(KernelTable& table, Refusal (*refuses)(const Device&, const Op&), v
 }  // namespace
 
 void add_cudnn_attention_rows(KernelTable& table, const CudaDevice& device) {
-  if (has_forward(device)) add_row<Attention>(table, forward_refuses, forward);
-  if (has_backward(device)) add_row<AttentionBackward>(table, backward_refuses, backward);
+  if (has_forward(device)) {
+    add_row<Attention>(table, forward_refuses, forward);
+    add_row<PackedAttention>(table, packed_refuses, packed_forward);
+  }
+  if (has_backward(device)) {
+    add_row<AttentionBackward>(table, backward_refuses, backward);
+    add_row<PackedAttentionBackward>(table, packed_backward_refuses, packed_backward);
+  }
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -19,13 +19,17 @@ class Builder {
   size_t memory(int64_t id, DType dtype, const Extents& extents, const Extents& strides) {
     return tensor(id, cudnn_type(dtype), extents, strides, false, false);
   }
+  // q, k, v or the gradient of one.
   size_t heads(int64_t id, int64_t length) {
-    return memory(id, p_.dtype, {p_.n, p_.heads, length, p_.d}, {p_.heads * length * p_.d, length * p_.d, p_.d, 1});
+    return memory(id, p_.dtype, {p_.n, p_.heads, length, p_.d}, head_strides(length, 3));
   }
   // The same memory as a transposed matrix of each head.
   size_t transposed_heads(int64_t id, int64_t length) {
-    return memory(id, p_.dtype, {p_.n, p_.heads, p_.d, length}, {p_.heads * length * p_.d, length * p_.d, 1, p_.d});
+    const Extents strides = head_strides(length, 3);
+    return memory(id, p_.dtype, {p_.n, p_.heads, p_.d, length}, {strides[0], strides[1], strides[3], strides[2]});
   }
+  // out or its gradient.
+  size_t result_heads(int64_t id) { return memory(id, p_.dtype, {p_.n, p_.heads, p_.t, p_.d}, head_strides(p_.t, 1)); }
   size_t scalar(int64_t id) { return tensor(id, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true); }
   size_t rows(int64_t id) { return memory(id, DType::f32, {p_.n, p_.heads, p_.t, 1}, row_strides()); }
 
@@ -37,9 +41,9 @@ class Builder {
     return tensor(next_++, type, {p_.n, p_.heads, p_.t, p_.s}, {p_.heads * p_.t * p_.s, p_.t * p_.s, p_.s, 1}, true,
                   false);
   }
-  size_t between_heads(cudnnDataType_t type, int64_t length) {
-    return tensor(next_++, type, {p_.n, p_.heads, length, p_.d}, {p_.heads * length * p_.d, length * p_.d, p_.d, 1},
-                  true, false);
+  // parts: that lie beside each other in the memory whose order it has.
+  size_t between_heads(cudnnDataType_t type, int64_t length, int64_t parts) {
+    return tensor(next_++, type, {p_.n, p_.heads, length, p_.d}, head_strides(length, parts), true, false);
   }
 
   size_t pointwise(cudnnPointwiseMode_t mode, size_t x, size_t y, cudnnDataType_t compute = CUDNN_DATA_FLOAT) {
@@ -101,6 +105,12 @@ class Builder {
  private:
   static constexpr size_t kNone = ~size_t{0};
   Extents row_strides() const { return {p_.heads * p_.t, p_.t, 1, 1}; }
+  // Of [n, heads, length, d]. parts: of a position, if packed.
+  Extents head_strides(int64_t length, int64_t parts) const {
+    if (!p_.packed) return {p_.heads * length * p_.d, length * p_.d, p_.d, 1};
+    const int64_t position = parts * p_.heads * p_.d;
+    return {length * position, p_.d, position, 1};
+  }
 
   size_t tensor(int64_t id, cudnnDataType_t type, const Extents& extents, const Extents& strides, bool is_virtual,
                 bool by_value) {
@@ -156,7 +166,7 @@ struct Formulas {
 
 void build_forward(Builder& b, const AttentionProblem& p) {
   Formulas f{b};
-  const size_t q = b.heads(kQ, p.t), k = b.transposed_heads(kK, p.s), v = b.heads(kV, p.s), out = b.heads(kOut, p.t),
+  const size_t q = b.heads(kQ, p.t), k = b.transposed_heads(kK, p.s), v = b.heads(kV, p.s), out = b.result_heads(kOut),
                log_sum = b.rows(kLogSum);
   const size_t score = b.causal(f.times(b.multiply(q, k, b.scores()), b.scalar(kScale), b.scores()));
   const size_t largest = b.reduce(CUDNN_REDUCE_TENSOR_MAX, score, b.between_rows());
@@ -173,9 +183,9 @@ void build_forward(Builder& b, const AttentionProblem& p) {
 void build_backward(Builder& b, const AttentionProblem& p) {
   Formulas f{b};
   const size_t q = b.heads(kQ, p.t), k = b.transposed_heads(kK, p.s), v = b.transposed_heads(kV, p.s),
-               out = b.heads(kOut, p.t), log_sum = b.rows(kLogSum), dout = b.heads(kDOut, p.t), dq = b.heads(kDq, p.t),
-               dk = b.heads(kDk, p.s), dv = b.heads(kDv, p.s), scale = b.scalar(kScale);
-  const size_t products = f.times(dout, out, b.between_heads(CUDNN_DATA_FLOAT, p.t));
+               out = b.result_heads(kOut), log_sum = b.rows(kLogSum), dout = b.result_heads(kDOut),
+               dq = b.heads(kDq, p.t), dk = b.heads(kDk, p.s), dv = b.heads(kDv, p.s), scale = b.scalar(kScale);
+  const size_t products = f.times(dout, out, b.between_heads(CUDNN_DATA_FLOAT, p.t, 1));
   const size_t sums = b.reduce(CUDNN_REDUCE_TENSOR_ADD, products, b.between_rows());
   const size_t along = f.times(sums, b.scalar(kOne), b.rows(kAlong));
   const size_t score = f.times(b.multiply(q, k, b.scores()), scale, b.scores());
@@ -184,7 +194,7 @@ void build_backward(Builder& b, const AttentionProblem& p) {
   const size_t slopes = f.minus(b.multiply(dout, v, b.scores()), along);
   const size_t derivatives = f.times(f.times(slopes, powers, b.scores()), scale, b.scores());
   b.multiply(b.transposed_scores(derivatives), q, dk);
-  b.multiply(derivatives, b.reshape(k, b.between_heads(cudnn_type(p.dtype), p.s)), dq);
+  b.multiply(derivatives, b.reshape(k, b.between_heads(cudnn_type(p.dtype), p.s, 3)), dq);
 }
 
 }  // namespace

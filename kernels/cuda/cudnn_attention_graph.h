@@ -11,8 +11,11 @@ namespace halfmark::kernels::cuda {
 struct AttentionProblem {
   bool backward = false;
   DType dtype = DType::f16;                       // f16 or bf16
-  int64_t n = 0, heads = 0, t = 0, s = 0, d = 0;  // q is [n, heads, t, d], k and v are [n, heads, s, d], all contiguous
+  int64_t n = 0, heads = 0, t = 0, s = 0, d = 0;  // q is [n, heads, t, d], k and v are [n, heads, s, d]
   bool causal = false;
+  // Where their elements are: false: one after the other. true: those of PackedAttention, where q, k and v are parts of
+  // [n, t, 3, heads, d] (so t is s) and out is [n, t, heads, d]; the gradients are as their operands.
+  bool packed = false;
   uint32_t alignment = 16;  // bytes, of every tensor
 };
 

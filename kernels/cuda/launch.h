@@ -172,10 +172,15 @@ struct RowNormArrays {
 void launch_normalize_rows(cudaStream_t, uint32_t rows, const RowNormForm&, const RowNormArrays&, double epsilon);
 struct RowNormBackwardArrays {
   Array x, dy, scale, mean, inverse, dx, dscale, dshift;
+  Array addend = {};  // only of launch_normalize_rows_backward_add()
 };
 size_t entry_scratch_elements(const RowNormForm&, uint32_t rows);  // number of wide elements
 void launch_normalize_rows_backward(cudaStream_t, uint32_t rows, const RowNormForm&, bool wide, void* scratch,
                                     const RowNormBackwardArrays&);
+// dx = that of the norm, rounded to its dtype, + addend; x, addend and dx have one dtype. false: nothing was done, since the rows
+// do not fit registers, an operand does not begin where a vector does, or dtypes differ in another way.
+bool launch_normalize_rows_backward_add(cudaStream_t, uint32_t rows, const RowNormForm&, void* scratch,
+                                        const RowNormBackwardArrays&);
 
 // attention.cu
 struct ScoreMask {  // as of MaskScores; null: none

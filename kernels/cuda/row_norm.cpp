@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "kernels/cuda/rows.h"
+#include "kernels/ops/norm_add.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -64,11 +65,35 @@ void normalize_backward(Device& device, const NormalizeRowsBackward& op) {
                                   array(op.dx), array(op.dscale), array(op.dshift)});
 }
 
+Refusal add_refuses(const Device&, const NormalizeRowsBackwardAdd& op) {
+  const std::initializer_list<const Tensor*> images{&op.x, &op.dy, &op.addend, &op.out},
+      vectors{&op.scale, &op.mean, &op.inverse, &op.dscale, &op.dshift};
+  if (Refusal r = not_readable({&op.x, &op.dy, &op.addend})) return r;
+  if (Refusal r = refuses_norm(images, vectors)) return r;
+  return not_plain(images);
+}
+// What the kernel does not take is the norm's own row and an addition.
+void backward_add(Device& device, const NormalizeRowsBackwardAdd& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(Layout::plain);
+  for (Tensor* one : {&op.dscale, &op.dshift})
+    if (!one->empty()) one->materialize(Layout::plain);
+  const NormalizeRowsBackward norm = op.norm(op.out);
+  const RowNormForm form = form_of(norm, {&op.dshift, &op.dscale, &op.scale});
+  Tensor memory = workspace(cuda, entry_scratch_elements(form, rows_of(op)) * sizeof(double));
+  const bool started =
+      launch_normalize_rows_backward_add(cuda.stream(), rows_of(op), form, memory.data(),
+                                         {array(op.x), array(op.dy), array(op.scale), array(op.mean), array(op.inverse),
+                                          array(op.out), array(op.dscale), array(op.dshift), array(op.addend)});
+  if (!started) run_separately(op);
+}
+
 }  // namespace
 
 void add_row_norm_rows(KernelTable& table) {
   table.of<NormalizeRows>().push_back({"cuda", Speed::real, normalize_refuses, normalize});
   table.of<NormalizeRowsBackward>().push_back({"cuda", Speed::real, normalize_backward_refuses, normalize_backward});
+  table.of<NormalizeRowsBackwardAdd>().push_back({"cuda", Speed::real, add_refuses, backward_add});
 }
 
 }  // namespace halfmark::kernels::cuda

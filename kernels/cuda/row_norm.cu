@@ -195,4 +195,25 @@ void launch_normalize_rows_backward(cudaStream_t stream, uint32_t rows, const Ro
       });
 }
 
+bool launch_normalize_rows_backward_add(cudaStream_t stream, uint32_t rows, const RowNormForm& s, void* scratch,
+                                        const RowNormBackwardArrays& a) {
+  const bool sums = a.dscale.data || a.dshift.data;
+  if (sums && !has_entry_columns(s)) return false;
+  bool started = false;
+  if (start_mixed(a.x.dtype, a.dy.dtype, [&](auto half) {
+        return started =
+                   start_normalize_packs_backward<float, float, decltype(half), true>(stream, rows, s, scratch, a);
+      }))
+    return true;
+  if (a.x.dtype != a.dy.dtype) return false;
+  with_access({a.x.dtype}, {a.scale.dtype, a.mean.dtype, a.inverse.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    using T = typename ElementOf<Access>::Type;
+    if constexpr (!std::is_void_v<T>)
+      started = start_normalize_packs_backward<Wide, T, T, true>(stream, rows, s, scratch, a);
+  });
+  return started;
+}
+
 }  // namespace halfmark::kernels::cuda

@@ -203,11 +203,11 @@ inline uint32_t parts_of_rows(uint32_t rows, uint32_t width) {
 }
 
 // P: packs of a thread. kColumns: columns are entries, whose gradients are added up (and written if `partial` is not
-// null).
-template <class Wide, class T, class Given, uint32_t P, bool kColumns>
+// null). kAdds: dx gets the addend, after it has been rounded.
+template <class Wide, class T, class Given, uint32_t P, bool kColumns, bool kAdds>
 __global__ void __launch_bounds__(kMostRowThreads)
     normalize_packs_backward(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, const Given* dy, AnyTyped scale,
-                             const Wide* means, const Wide* inverses, T* dx, Pair<Wide>* partial) {
+                             const Wide* means, const Wide* inverses, const T* addend, T* dx, Pair<Wide>* partial) {
   constexpr uint32_t N = kPack<T>, V = P * N;
   __shared__ Wide shared[kRowSumPlaces];
   const uint32_t group = threadIdx.x / lanes, lane = threadIdx.x - group * lanes, groups = blockDim.x / lanes;
@@ -265,6 +265,18 @@ __global__ void __launch_bounds__(kMostRowThreads)
       const Wide sum = s.centred ? sums.first * share : Wide(0), product = s.summed ? sums.second : sums.second * share;
 #pragma unroll
       for (uint32_t k = 0; k < V; ++k) g[k] = inverse_now * fma(-xhat[k], product, g[k] - sum);
+      if constexpr (kAdds) {
+#pragma unroll
+        for (uint32_t p = 0; p < P; ++p) {
+          const Pack<T> added = load_pack(addend, row * all + lane + p * apart);
+#pragma unroll
+          for (uint32_t k = 0; k < N; ++k) {
+            T stored;
+            narrow(g[p * N + k], stored);
+            g[p * N + k] = plain(stored) + plain(added[k]);
+          }
+        }
+      }
 #pragma unroll
       for (uint32_t p = 0; p < P; ++p) store_pack(dx, row * all + lane + p * apart, g + p * N);
     }
@@ -353,7 +365,7 @@ bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm
 }
 
 // The gradients of the parameters too if columns are entries.
-template <class Wide, class T, class Given>
+template <class Wide, class T, class Given, bool kAdds = false>
 bool start_normalize_packs_backward(cudaStream_t stream, uint32_t rows, const RowNormForm& s, void* scratch,
                                     const RowNormBackwardArrays& a) {
   BackwardShape shape = backward_shape(s.width, kPack<T>);
@@ -362,6 +374,7 @@ bool start_normalize_packs_backward(cudaStream_t stream, uint32_t rows, const Ro
   if (two) shape = backward_shape(s.width, 2 * kPack<T>);
   if (!shape.fits || !parameters_fit<T, Wide>(s, a.scale, {})) return false;
   if (!starts_pack(a.x.data) || !starts_pack(a.dy.data) || !starts_pack(a.dx.data)) return false;
+  if (kAdds && !starts_pack(a.addend.data)) return false;
   constexpr DType kWide = kDTypeOf<Wide>;
   if (a.inverse.dtype != kWide || (s.centred && a.mean.dtype != kWide)) return false;
   const bool columns = has_entry_columns(s), sums = a.dscale.data || a.dshift.data;
@@ -372,16 +385,16 @@ bool start_normalize_packs_backward(cudaStream_t stream, uint32_t rows, const Ro
   const auto start = [&](auto kernel) {
     kernel<<<blocks, shape.threads, 0, stream>>>(
         s, rows, shape.lanes, static_cast<const T*>(a.x.data), static_cast<const Given*>(a.dy.data), AnyTyped(a.scale),
-        static_cast<const Wide*>(a.mean.data), static_cast<const Wide*>(a.inverse.data), static_cast<T*>(a.dx.data),
-        partial);
+        static_cast<const Wide*>(a.mean.data), static_cast<const Wide*>(a.inverse.data),
+        static_cast<const T*>(a.addend.data), static_cast<T*>(a.dx.data), partial);
   };
   constexpr uint32_t kTwo = sizeof(T) > 2 ? 2 : 1;
   if (two)
-    columns ? start(normalize_packs_backward<Wide, T, Given, kTwo, true>)
-            : start(normalize_packs_backward<Wide, T, Given, kTwo, false>);
+    columns ? start(normalize_packs_backward<Wide, T, Given, kTwo, true, kAdds>)
+            : start(normalize_packs_backward<Wide, T, Given, kTwo, false, kAdds>);
   else
-    columns ? start(normalize_packs_backward<Wide, T, Given, 1, true>)
-            : start(normalize_packs_backward<Wide, T, Given, 1, false>);
+    columns ? start(normalize_packs_backward<Wide, T, Given, 1, true, kAdds>)
+            : start(normalize_packs_backward<Wide, T, Given, 1, false, kAdds>);
   launched("normalize_rows_backward");
   if (!sums) return true;
   add_parts<Wide><<<blocks_for(s.width, kEndColumns), kEndColumns * kEndLines, 0, stream>>>(

@@ -48,6 +48,11 @@ double terms_of_attention(const Tensor& q, const Tensor& k) {
   return static_cast<double>(q.elements()) * static_cast<double>(k.shape()[2]);
 }
 
+// [n, t, 3, heads, d]: of each of t positions with t.
+double terms_of_packed_attention(const Tensor& qkv) {
+  return static_cast<double>(qkv.elements() / 3) * static_cast<double>(qkv.shape()[1]);
+}
+
 }  // namespace
 
 ProductWork product_work(const Matmul& op) {
@@ -82,6 +87,12 @@ ProductWork product_work(const Attention& op) {
 }
 ProductWork product_work(const AttentionBackward& op) {
   return {pair_of(op.q.dtype(), op.v.dtype()), 4 * flops_of(terms_of_attention(op.q, op.k))};
+}
+ProductWork product_work(const PackedAttention& op) {
+  return {std::string(name_of(op.qkv.dtype())), 2 * flops_of(terms_of_packed_attention(op.qkv))};
+}
+ProductWork product_work(const PackedAttentionBackward& op) {
+  return {std::string(name_of(op.qkv.dtype())), 4 * flops_of(terms_of_packed_attention(op.qkv))};
 }
 
 }  // namespace halfmark::kernels

@@ -34,5 +34,7 @@ ProductWork product_work(const Conv2dBackwardWeights& op);
 ProductWork product_work(const FusedConv2d& op);
 ProductWork product_work(const Attention& op);
 ProductWork product_work(const AttentionBackward& op);
+ProductWork product_work(const PackedAttention& op);
+ProductWork product_work(const PackedAttentionBackward& op);
 
 }  // namespace halfmark::kernels

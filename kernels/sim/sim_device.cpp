@@ -6,6 +6,8 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/batched.h"
+#include "kernels/ops/norm_add.h"
+#include "kernels/ops/packed_attention.h"
 #include "kernels/sim/dot_rows.h"
 #include "kernels/sim/tensor_core_rows.h"
 
@@ -25,7 +27,7 @@ SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCor
   add_half_fma_rows(kernels_);
   add_fused_rows(kernels_), add_fused_convolution_rows(kernels_);
   add_reference_rows(kernels_);
-  add_batched_rows(kernels_);
+  add_batched_rows(kernels_), add_packed_attention_rows(kernels_), add_norm_add_rows(kernels_);
 }
 
 std::vector<std::pair<std::string, std::string>> SimDevice::describe() const {

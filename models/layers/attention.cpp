@@ -36,18 +36,19 @@ class SelfAttention : public TappedLayer {
     Shape batch() const { return {n * heads, t, d}; }
     Shape scores() const { return {n * heads, t, t}; }
     Shape merged() const { return {n, t, heads, d}; }
+    Shape packed() const { return {n, t, 3, heads, d}; }
   };
 
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
     const Sizes m(x.shape(), heads_);
     const Tensor a = pass.plain(pass.input("scaled_dot_product_attention", x));
-    Tensor parts(pass.device, {3, m.n, m.heads, m.t, m.d}, a.dtype());
-    run(Permute{.x = a.reshaped({m.n, m.t, 3, m.heads, m.d}), .out = parts, .order = kSplit});
     if (saved) saved->keep_spec(x);
-    const Tensor out = options_.fused ? attend(pass, parts, m, saved) : attend_in_steps(pass, parts, m, saved);
+    if (options_.fused) return attend(pass, a, m, saved).reshaped(output_shape(x.shape()));
+    Tensor parts(pass.device, {3, m.n, m.heads, m.t, m.d}, a.dtype());
+    run(Permute{.x = a.reshaped(m.packed()), .out = parts, .order = kSplit});
+    const Tensor out = attend_in_steps(pass, parts, m, saved);
     Tensor y(pass.device, m.merged(), out.dtype());
     run(Permute{.x = out.reshaped(m.head()), .out = y, .order = kMerge});
-    if (saved && options_.fused) saved->keep(y);  // the next layer keeps it too; backward separates the heads again
     return y.reshaped(output_shape(x.shape()));
   }
 
@@ -57,19 +58,18 @@ class SelfAttention : public TappedLayer {
     const Sizes m({y[0], y[1], 3 * y[2]}, heads_);
     const DType low = pass.input_dtype("scaled_dot_product_attention", dy_given.dtype());
     const Tensor dy = pass.plain(pass.cast(dy_given, low));
-    const Tensor dout = separated(pass, dy, m);
-    const Tensor parts = options_.fused ? attend_backward(pass, dout, m, saved) : steps_backward(pass, dout, m, saved);
+    if (options_.fused) {
+      const Tensor dqkv = attend_backward(pass, dy, m, saved);
+      const TensorSpec x = saved.take_spec();
+      return pass.cast(dqkv.reshaped(x.shape), x.dtype);
+    }
+    Tensor dout(pass.device, m.head(), dy.dtype());
+    run(Permute{.x = dy.reshaped(m.merged()), .out = dout, .order = inverse(kMerge)});
+    const Tensor parts = steps_backward(pass, dout, m, saved);
     const TensorSpec x = saved.take_spec();
-    Tensor dx(pass.device, {m.n, m.t, 3, m.heads, m.d}, parts.dtype());
+    Tensor dx(pass.device, m.packed(), parts.dtype());
     run(Permute{.x = parts, .out = dx, .order = inverse(kSplit)});
     return pass.cast(dx.reshaped(x.shape), x.dtype);
-  }
-
-  // [n, t, heads d] -> [n, heads, t, d]
-  static Tensor separated(Pass& pass, const Tensor& merged, const Sizes& m) {
-    Tensor heads(pass.device, m.head(), merged.dtype());
-    run(Permute{.x = merged.reshaped(m.merged()), .out = heads, .order = inverse(kMerge)});
-    return heads;
   }
 
   static Tensor part(const Tensor& parts, int64_t which, const Shape& shape) {
@@ -91,41 +91,30 @@ class SelfAttention : public TappedLayer {
     return Tensor::from(pass.device, {m.n, 1, m.t}, options_.mask_value ? dtype : DType::u8, values);
   }
 
-  Tensor attend(Pass& pass, const Tensor& parts, const Sizes& m, Saved* saved) const {
-    const Tensor q = part(parts, 0, m.head()), k = part(parts, 1, m.head()), v = part(parts, 2, m.head());
-    Tensor out(pass.device, m.head(), parts.dtype());
-    Tensor log_sum(pass.device, {m.n, m.heads, m.t}, parts.dtype() == DType::f64 ? DType::f64 : DType::f32);
-    const Tensor padding = mask(pass, m, parts.dtype());
-    run(Attention{.q = q,
-                  .k = k,
-                  .v = v,
-                  .mask = padding,
-                  .out = out,
-                  .log_sum = log_sum,
-                  .causal = options_.causal,
-                  .scale = m.scale});
-    if (saved) saved->keep(parts), saved->keep(log_sum);
+  Tensor attend(Pass& pass, const Tensor& x, const Sizes& m, Saved* saved) const {
+    const Tensor qkv = x.reshaped(m.packed());
+    Tensor out(pass.device, m.merged(), x.dtype());
+    Tensor log_sum(pass.device, {m.n, m.heads, m.t}, x.dtype() == DType::f64 ? DType::f64 : DType::f32);
+    const Tensor padding = mask(pass, m, x.dtype());
+    run(PackedAttention{
+        .qkv = qkv, .mask = padding, .out = out, .log_sum = log_sum, .causal = options_.causal, .scale = m.scale});
+    if (saved) saved->keep(qkv), saved->keep(log_sum), saved->keep(out);
     return out;
   }
-  Tensor attend_backward(Pass& pass, const Tensor& dout, const Sizes& m, Saved& saved) const {
-    const Tensor out = separated(pass, saved.take(), m), log_sum = saved.take(), parts = saved.take();
-    const Tensor q = part(parts, 0, m.head()), k = part(parts, 1, m.head()), v = part(parts, 2, m.head());
-    Tensor gradients(pass.device, parts.shape(), parts.dtype());
-    Tensor dq = part(gradients, 0, m.head()), dk = part(gradients, 1, m.head()), dv = part(gradients, 2, m.head());
-    const Tensor padding = mask(pass, m, parts.dtype());
-    run(AttentionBackward{.q = q,
-                          .k = k,
-                          .v = v,
-                          .mask = padding,
-                          .out = out,
-                          .log_sum = log_sum,
-                          .dout = dout,
-                          .dq = dq,
-                          .dk = dk,
-                          .dv = dv,
-                          .causal = options_.causal,
-                          .scale = m.scale});
-    return gradients;
+  Tensor attend_backward(Pass& pass, const Tensor& dy, const Sizes& m, Saved& saved) const {
+    const Tensor out = saved.take(), log_sum = saved.take(), qkv = saved.take();
+    const Tensor dout = dy.reshaped(m.merged());
+    Tensor dqkv(pass.device, m.packed(), qkv.dtype());
+    const Tensor padding = mask(pass, m, qkv.dtype());
+    run(PackedAttentionBackward{.qkv = qkv,
+                                .mask = padding,
+                                .out = out,
+                                .log_sum = log_sum,
+                                .dout = dout,
+                                .dqkv = dqkv,
+                                .causal = options_.causal,
+                                .scale = m.scale});
+    return dqkv;
   }
 
   // Every product is an operation of its own, with the casts of autocast's rules for bmm and softmax.

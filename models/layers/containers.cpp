@@ -26,7 +26,7 @@ class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
   }
 };
 
-class Sequential : public Layer, public FusibleNorm {
+class Sequential : public Layer, public FusibleNorm, public SumsGradient {
  public:
   Sequential(std::string name, std::vector<LayerPtr> layers) : Layer(std::move(name)), layers_(std::move(layers)) {
     for (size_t i = 0; i < layers_.size(); ++i)
@@ -50,6 +50,10 @@ class Sequential : public Layer, public FusibleNorm {
     FusibleNorm* last = layers_.back()->fusible_norm(pass, branch != nullptr);
     Tensor dx = last->backward_with_relu(pass, std::move(dy), saved, branch);
     return backward_from(layers_.size() - 1, pass, std::move(dx), saved);
+  }
+  bool can_sum(const Pass& pass) const override { return first_sum(pass) != nullptr; }
+  Tensor backward_and_sum(Pass& pass, const Tensor& dy, Saved& saved, const Tensor& addend) override {
+    return backward_from(layers_.size(), pass, dy, saved, addend);
   }
   std::vector<Param*> params() override {
     return all<Param>([](Layer& layer) { return layer.params(); });
@@ -92,7 +96,8 @@ class Sequential : public Layer, public FusibleNorm {
     }
     return y;
   }
-  Tensor backward_from(size_t end, Pass& pass, Tensor dx, Saved& saved) {
+  // `addend`: of the first layer, which sums; empty: none.
+  Tensor backward_from(size_t end, Pass& pass, Tensor dx, Saved& saved, const Tensor& addend = {}) {
     bool has_bias_gradient = false;  // of the layer whose turn it is: computed with the layer after it
     for (size_t i = end; i-- > 0;) {
       if (FusibleNorm* norm = i >= 1 ? norm_before_relu(pass, i - 1) : nullptr) {
@@ -109,6 +114,8 @@ class Sequential : public Layer, public FusibleNorm {
         dx = linear->backward_activated(pass, dx, saved, after, before, source);
       else if (source || has_bias_gradient)
         dx = linear->backward_through(pass, dx, saved, has_bias_gradient, before, source);
+      else if (i == 0 && !addend.empty())
+        dx = first_sum(pass)->backward_and_sum(pass, dx, saved, addend);
       else
         dx = layers_[i]->backward(pass, dx, saved);
       has_bias_gradient = source != nullptr;
@@ -117,6 +124,12 @@ class Sequential : public Layer, public FusibleNorm {
     return dx;
   }
 
+  // The first layer, if its backward can add another gradient to its own; else null.
+  SumsGradient* first_sum(const Pass& pass) const {
+    if (layers_.empty()) return nullptr;
+    auto* first = dynamic_cast<SumsGradient*>(layers_[0].get());
+    return first && first->can_sum(pass) ? first : nullptr;
+  }
   // Layer i, if it computes the next layer, a ReLU, too; else null.
   FusibleNorm* norm_before_relu(const Pass& pass, size_t i) const {
     if (!pass.fuses || i + 1 >= layers_.size()) return nullptr;
@@ -172,7 +185,11 @@ class Residual : public Layer,
     const TensorSpec b = saved.take_spec(), a = saved.take_spec(), x = saved.take_spec();
     Tensor through_shortcut = pass.cast(dy, b.dtype);
     if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
-    const Tensor through_body = body_->backward(pass, pass.cast(dy, a.dtype), saved);
+    const Tensor of_body = pass.cast(dy, a.dtype);
+    auto* sums = dynamic_cast<SumsGradient*>(body_.get());
+    if (sums && sums->can_sum(pass))
+      return pass.cast(sums->backward_and_sum(pass, of_body, saved, through_shortcut), x.dtype);
+    const Tensor through_body = body_->backward(pass, of_body, saved);
     return pass.cast(pass.sum(through_body, through_shortcut), x.dtype);
   }
 

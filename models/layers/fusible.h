@@ -53,4 +53,14 @@ class FusibleRowNorm {
   virtual Tensor forward_for(Pass& pass, const Tensor& x, std::string_view next_operation, Saved* saved) = 0;
 };
 
+// A norm of rows, or a container that begins with one, whose input also goes on beside it, as that of a residual block: in one
+// operation the gradient of the input and what is added to it. The bits are those of two operations.
+class SumsGradient {
+ public:
+  virtual ~SumsGradient() = default;
+  virtual bool can_sum(const Pass& pass) const = 0;
+  // What backward() of the layer gives, + the addend, as Pass::sum. The addend has the dtype of forward's input.
+  virtual Tensor backward_and_sum(Pass& pass, const Tensor& dy, Saved& saved, const Tensor& addend) = 0;
+};
+
 }  // namespace halfmark::models

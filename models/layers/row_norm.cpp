@@ -20,7 +20,7 @@ struct RowNorm {
   double epsilon;
 };
 
-class RowNormLayer : public TappedLayer, public FusibleRowNorm {
+class RowNormLayer : public TappedLayer, public FusibleRowNorm, public SumsGradient {
  public:
   // torch.nn.LayerNorm, RMSNorm, GroupNorm: scale 1, shift 0.
   RowNormLayer(const Init& init, std::string name, const RowNorm& norm) : TappedLayer(std::move(name)), norm_(norm) {
@@ -80,32 +80,57 @@ class RowNormLayer : public TappedLayer, public FusibleRowNorm {
     return y;
   }
 
-  Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
+  bool can_sum(const Pass& pass) const override { return pass.fuses && !casts_layer_inputs(pass.policy()); }
+  Tensor backward_and_sum(Pass& pass, const Tensor& dy, Saved& saved, const Tensor& addend) override {
+    if (pass.tap) pass.look("gradient/" + name(), dy);
+    return gradient_of_input(pass, dy, saved, addend);
+  }
+  Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
+    return gradient_of_input(pass, dy, saved, {});
+  }
+
+  // `addend`: empty: nothing is added.
+  Tensor gradient_of_input(Pass& pass, const Tensor& dy_given, Saved& saved, const Tensor& addend) {
     const Tensor mean = norm_.centred ? saved.take() : Tensor();
     const Tensor x = saved.take(), inverse = saved.take(), scale = saved.take();
     const TensorSpec given = saved.take_spec();
     // A pass that fuses leaves an exact cast of the gradient to the operation.
     const bool casts = !pass.fuses || !is_exact_in(x.dtype(), dy_given.dtype());
     const Tensor dy = pass.operand(casts ? pass.cast(dy_given, x.dtype()) : dy_given);
+    const bool sums = !addend.empty() && addend.dtype() == x.dtype() && addend.layout() == x.layout();
     Tensor dx = pass.fresh(x.shape(), x.dtype()), none;
     const auto differentiate = [&](Tensor& dscale, Tensor& dshift) {
-      run(NormalizeRowsBackward{.x = x,
-                                .dy = dy,
-                                .scale = scale,
-                                .mean = mean,
-                                .inverse = inverse,
-                                .dx = dx,
-                                .dscale = dscale,
-                                .dshift = dshift,
-                                .width = width(x.shape()),
-                                .repeat = pixels(x.shape()),
-                                .centred = norm_.centred});
+      const NormalizeRowsBackward op{.x = x,
+                                     .dy = dy,
+                                     .scale = scale,
+                                     .mean = mean,
+                                     .inverse = inverse,
+                                     .dx = dx,
+                                     .dscale = dscale,
+                                     .dshift = dshift,
+                                     .width = width(x.shape()),
+                                     .repeat = pixels(x.shape()),
+                                     .centred = norm_.centred};
+      if (!sums) return run(op);
+      run(NormalizeRowsBackwardAdd{.x = x,
+                                   .dy = dy,
+                                   .addend = addend,
+                                   .scale = scale,
+                                   .mean = mean,
+                                   .inverse = inverse,
+                                   .out = dx,
+                                   .dscale = dscale,
+                                   .dshift = dshift,
+                                   .width = op.width,
+                                   .repeat = op.repeat,
+                                   .centred = op.centred});
     };
     pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {
       if (!norm_.centred) return differentiate(dscale, none);
       pass.gradient(shift_, scale.dtype(), [&](Tensor& dshift) { differentiate(dscale, dshift); });
     });
-    return pass.cast(dx, given.dtype);
+    dx = pass.cast(dx, given.dtype);
+    return sums || addend.empty() ? dx : pass.sum(dx, addend);
   }
 
   RowNorm norm_;

@@ -69,7 +69,6 @@ struct LayerMemory {
   StoredTensors with_weight_gradients = {};       // what exists together with the gradient of a weight
   std::vector<StoredTensors> backward = {};       // moments of backward, beside what is kept and the result's gradient
   StoredTensors with_gradient = {};               // what exists together with the input's gradient
-  bool result_is_first = false;                   // the kept result is released before the moments of backward
   bool gradient_is_last = false;                  // what is kept is released before the input's gradient is stored
   bool cast_is_last = false;                      // and before that gets the dtype of the input
   DType gradient_dtype = DType::f32;              // of the input's gradient, before it gets the dtype of the input

@@ -275,8 +275,9 @@ LayerMemory position_embedding(const MemoryRequest& r) {
   return memory;
 }
 
-// q, k and v are separated first. As one operation, backward computes the probabilities again from q, k and the logarithm of
-// each row's sum; in steps they are kept, in the dtype of the softmax and, where it differs, as the product reads them.
+// As one operation, which reads q, k and v where they are, backward computes the probabilities again from q, k and the logarithm
+// of each row's sum. In steps q, k and v are separated first and the probabilities are kept, in the dtype of the softmax and,
+// where it differs, as the product reads them.
 LayerMemory self_attention(const MemoryRequest& r) {
   LayerMemory memory = one_operation(r, "scaled_dot_product_attention");
   const DType low = memory.read;
@@ -285,16 +286,15 @@ LayerMemory self_attention(const MemoryRequest& r) {
   // Of lengths: a byte or an added number for each position.
   const StoredTensor mask{r.arguments.has("lengths") ? n * t : 0, r.arguments.has("mask_value") ? low : DType::u8};
   memory.result = low;
-  memory.gradient_is_last = true;
-  memory.with_gradient = {out, qkv};  // the gradients of the heads' results, and of q, k and v
   if (r.arguments.flag("fused")) {
-    memory.keeps = {qkv, {n * heads * t, wide(low)}};
-    memory.keeps_result = memory.result_is_first = true;
-    memory.with_result = {out};  // with the heads first
-    memory.before_result = {{out, mask}};
-    memory.backward = {{out, out, qkv, mask}};
+    memory.keeps_input = memory.keeps_result = true;
+    memory.keeps = {{n * heads * t, wide(low)}};
+    memory.with_result = memory.with_gradient = {mask};
+    memory.cast_is_last = true;
     return memory;
   }
+  memory.gradient_is_last = true;
+  memory.with_gradient = {out, qkv};  // the gradients of the heads' results, and of q, k and v
   const int64_t scores = n * heads * t * t;
   const StoredTensor scaled{2 * values, low};  // q and k times the root of the scale
   const DType softmax_reads = r.reads("softmax", low), probabilities = r.writes("softmax", softmax_reads);

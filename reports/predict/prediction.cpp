@@ -17,8 +17,9 @@ namespace halfmark::reports {
 namespace {
 
 constexpr std::string_view kProducts[] = {
-    "matmul",    "batched_matmul",     "scaled_matmul",        "conv2d",
-    "attention", "attention_backward", "conv2d_backward_data", "conv2d_backward_weights"};
+    "matmul",           "batched_matmul",           "scaled_matmul",        "conv2d",
+    "attention",        "attention_backward",       "conv2d_backward_data", "conv2d_backward_weights",
+    "packed_attention", "packed_attention_backward"};
 
 // The types of the operands of the record's matrix products, of training only: "f16", "fp8". A dtype says how a number is
 // stored. That f32 operands are multiplied in tf32, or that sums are in fp16, is only in the name of the policy.

@@ -66,18 +66,18 @@ function(halfmark_software_gpu_test name architecture filter)  # [program]
   set_tests_properties(${test} PROPERTIES TIMEOUT 600 ENVIRONMENT "${environment}")
 endfunction()
 # Everything but what runs below; CudaPlugin is about the plugin that ships.
-halfmark_software_gpu_test(rows sm_90 "*" EXCEPT "CudaPlugin.*:Row/Dots.*:PublishedDots.*:LibraryRows.*:GemmRows.*:AttentionRows.*:ComparedRows.*:Ops/EveryRow.*/cuda_0_*norm*_cudnn:Ops/EveryRow.*/cuda_0_*pool*_cudnn:Ops/EveryRow.*/cuda_0_fused_conv2d_cudnn")
+halfmark_software_gpu_test(rows sm_90 "*" EXCEPT "CudaPlugin.*:Row/Dots.*:PublishedDots.*:LibraryRows.*:GemmRows.*:*AttentionRows.*:ComparedRows.*:Ops/EveryRow.*/cuda_0_*norm*_cudnn:Ops/EveryRow.*/cuda_0_*pool*_cudnn:Ops/EveryRow.*/cuda_0_fused_conv2d_cudnn")
 # The code for GPUs before sm_89.
-halfmark_software_gpu_test(rows sm_75 "Ops/EveryRow.*/cuda_0_*_cuda:Ops/EveryRow.*/cuda_0_attention*_direct:GpuRowPacks.*:GpuRows.*:ChannelRows.*:SequenceRows.*")
+halfmark_software_gpu_test(rows sm_75 "Ops/EveryRow.*/cuda_0_*_cuda:Ops/EveryRow.*/cuda_0_attention*_direct:Ops/EveryRow.*/cuda_0_packed_attention*:GpuRowPacks.*:GpuRows.*:ChannelRows.*:SequenceRows.*")
 # Rows with approximate instructions keep their bounds if the instructions err by as much as the PTX ISA allows.
 foreach(choice IN ITEMS above below scattered)
-  halfmark_software_gpu_test(approximate sm_90 "GpuRowPacks.*:SequenceRows.AnLstm*:Ops/EveryRow.*/cuda_0_*_cuda:Ops/EveryRow.*/cuda_0_attention*_direct"
+  halfmark_software_gpu_test(approximate sm_90 "GpuRowPacks.*:SequenceRows.AnLstm*:Ops/EveryRow.*/cuda_0_*_cuda:Ops/EveryRow.*/cuda_0_attention*_direct:Ops/EveryRow.*/cuda_0_packed_attention*"
     EXCEPT "GpuRowPacks.*Norm*:Ops/EveryRow.*/cuda_0_*normalize*:Ops/EveryRow.*/cuda_0_*pool*:Ops/EveryRow.*/cuda_0_*resample*" APPROXIMATE ${choice})
 endforeach()
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)
   halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.*:GpuQuantize.*:Row/Dots.*:PublishedDots.*")
   # What a library can do depends on the architecture too.
-  halfmark_software_gpu_test(libraries ${architecture} "Ops/EveryRow.*/cuda_0_*cublas*:Ops/EveryRow.*/cuda_0_attention*_cudnn:Ops/EveryRow.*/cuda_0_*norm*_cudnn:Ops/EveryRow.*/cuda_0_*pool*_cudnn:Ops/EveryRow.*/cuda_0_fused_conv2d_cudnn:LibraryRows.Scaled*:AttentionRows.*:ComparedRows.*")
+  halfmark_software_gpu_test(libraries ${architecture} "Ops/EveryRow.*/cuda_0_*cublas*:Ops/EveryRow.*/cuda_0_*attention*_cudnn:Ops/EveryRow.*/cuda_0_*norm*_cudnn:Ops/EveryRow.*/cuda_0_*pool*_cudnn:Ops/EveryRow.*/cuda_0_fused_conv2d_cudnn:LibraryRows.Scaled*:*AttentionRows.*:ComparedRows.*")
 endforeach()
 # A device that a test loses, or on which a library cannot be opened, is not used by another test.
 halfmark_software_gpu_test(libraries sm_90,sm_90,sm_90,sm_90 "LibraryRows.*:GemmRows.*")

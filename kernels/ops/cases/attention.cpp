@@ -160,6 +160,137 @@ struct RoundedBetween {
   }
 };
 
+// Values of [n, heads, length, d].
+struct HeadValues {
+  std::vector<double> q, k, v;
+};
+
+struct ExpectedForward {
+  std::vector<double> out, slack, sums, sum_slack;
+};
+ExpectedForward expected_forward(const AttentionForm& form, const HeadValues& x, const Format& format,
+                                 const RoundedBetween& rounded) {
+  ExpectedForward y{std::vector<double>(x.q.size()), std::vector<double>(x.q.size()), {}, {}};
+  for (size_t head = 0; head < at(form.n * form.heads); ++head)
+    for (int64_t i = 0; i < form.t; ++i) {
+      const Attended row(form, x.q, x.k, head, i, form.scale(), format);
+      y.sums.push_back(row.log_sum), y.sum_slack.push_back(row.log_error);
+      for (int64_t e = 0; e < form.d; ++e) {
+        const size_t place = (head * at(form.t) + at(i)) * at(form.d) + at(e);
+        for (size_t j = 0; j < row.p.size(); ++j) {
+          const double value = x.v[(head * at(form.s) + j) * at(form.d) + at(e)], term = row.p[j] * value;
+          y.out[place] += term;
+          y.slack[place] += (row.relative[j] + (1 + row.relative[j]) * rounded.relative +
+                             gamma(static_cast<double>(row.p.size()) + 2, format)) *
+                                std::fabs(term) +
+                            rounded.least * std::fabs(value);
+        }
+        y.slack[place] += smallest(format);
+      }
+    }
+  return y;
+}
+// What forward gives backward: out, or the logarithms of the sums.
+std::vector<double> fp64_forward(const AttentionForm& form, const HeadValues& x, bool wants_sum) {
+  std::vector<double> values, sums;
+  for (size_t head = 0; head < at(form.n * form.heads); ++head)
+    for (int64_t i = 0; i < form.t; ++i) {
+      const Attended row(form, x.q, x.k, head, i, form.scale(), kFp64);
+      sums.push_back(row.log_sum);
+      for (int64_t e = 0; e < form.d; ++e) {
+        double sum = 0;
+        for (size_t j = 0; j < row.p.size(); ++j) sum += row.p[j] * x.v[(head * at(form.s) + j) * at(form.d) + at(e)];
+        values.push_back(sum);
+      }
+    }
+  return wants_sum ? sums : values;
+}
+
+struct ExpectedBackward {
+  HeadValues gradients, slack;
+};
+ExpectedBackward expected_backward(const AttentionForm& form, const HeadValues& x, const std::vector<double>& out,
+                                   const std::vector<double>& log_sum, const std::vector<double>& dout,
+                                   const Format& format, const RoundedBetween& rounded) {
+  const auto zeros = [&] {
+    return HeadValues{std::vector<double>(x.q.size()), std::vector<double>(x.k.size()),
+                      std::vector<double>(x.v.size())};
+  };
+  ExpectedBackward y{zeros(), zeros()};
+  auto& [eq, ek, ev] = y.gradients;
+  auto& [sq, sk, sv] = y.slack;
+  const double scale = form.scale();
+  const double rounding = gamma(static_cast<double>(form.t + form.s + 3 * form.d) + 16, format) +
+                          1.01 * rounded.relative;  // 1.01: of a value that has its own error already
+  for (size_t head = 0; head < at(form.n * form.heads); ++head)
+    for (int64_t i = 0; i < form.t; ++i) {
+      const Attended row(form, x.q, x.k, head, i, scale, format);
+      const size_t r = head * at(form.t) + at(i), d = at(form.d);
+      double along = 0, along_magnitude = 0;
+      for (size_t e = 0; e < d; ++e)
+        along += dout[r * d + e] * out[r * d + e], along_magnitude += std::fabs(dout[r * d + e] * out[r * d + e]);
+      for (size_t j = 0; j < row.p.size(); ++j) {
+        const double added = form.added(static_cast<int64_t>(head) / form.heads, i, static_cast<int64_t>(j));
+        if (added == -HUGE_VAL) continue;
+        const size_t other = (head * at(form.s) + j) * d;
+        double score = added, slope = 0, slope_magnitude = along_magnitude;
+        for (size_t e = 0; e < d; ++e) {
+          score += scale * x.q[r * d + e] * x.k[other + e], slope += dout[r * d + e] * x.v[other + e];
+          slope_magnitude += std::fabs(dout[r * d + e] * x.v[other + e]);
+        }
+        const double p = std::exp(score - log_sum[r]), ds = scale * p * (slope - along);
+        const double relative = row.relative[j] + rounding;
+        for (size_t e = 0; e < d; ++e) {
+          ev[other + e] += p * dout[r * d + e];
+          sv[other + e] += relative * std::fabs(p * dout[r * d + e]) + rounded.least * std::fabs(dout[r * d + e]);
+          eq[r * d + e] += ds * x.k[other + e], ek[other + e] += ds * x.q[r * d + e];
+          const double error = relative * scale * p * slope_magnitude + rounded.least;
+          sq[r * d + e] += error * std::fabs(x.k[other + e]), sk[other + e] += error * std::fabs(x.q[r * d + e]);
+        }
+      }
+    }
+  for (std::vector<double>* slack : {&sq, &sk, &sv})
+    for (double& one : *slack) one += 8 * smallest(format);
+  return y;
+}
+
+// From [n, t, parts, heads, d] one of its parts as [n, heads, t, d], and back.
+std::vector<double> separated(const AttentionForm& f, const std::vector<double>& all, int64_t part, int64_t parts) {
+  std::vector<double> values;
+  for (int64_t n = 0; n < f.n; ++n)
+    for (int64_t head = 0; head < f.heads; ++head)
+      for (int64_t i = 0; i < f.t; ++i)
+        for (int64_t e = 0; e < f.d; ++e)
+          values.push_back(all[at((((n * f.t + i) * parts + part) * f.heads + head) * f.d + e)]);
+  return values;
+}
+std::vector<double> together(const AttentionForm& f, const std::vector<const std::vector<double>*>& parts) {
+  std::vector<double> all;
+  for (int64_t n = 0; n < f.n; ++n)
+    for (int64_t i = 0; i < f.t; ++i)
+      for (const std::vector<double>* part : parts)
+        for (int64_t head = 0; head < f.heads; ++head)
+          for (int64_t e = 0; e < f.d; ++e) all.push_back((*part)[at(((n * f.heads + head) * f.t + i) * f.d + e)]);
+  return all;
+}
+HeadValues separated_parts(const AttentionForm& f, const Tensor& qkv) {
+  const std::vector<double> all = qkv.values();
+  return {separated(f, all, 0, 3), separated(f, all, 1, 3), separated(f, all, 2, 3)};
+}
+std::vector<double> together(const AttentionForm& f, const HeadValues& x) { return together(f, {&x.q, &x.k, &x.v}); }
+
+// Those with as many queries as keys, and heads of whole vectors of several samples, which a library takes.
+std::vector<AttentionForm> packed_forms(const CaseRequest& request) {
+  std::vector<AttentionForm> forms;
+  for (const AttentionForm& form : attention_forms(request))
+    if (form.t == form.s) forms.push_back(form);
+  if (!request.axes.norm_forms) return forms;
+  forms.insert(forms.end(), {{3, 2, 7, 7, 8, false}, {2, 3, 12, 12, 16, true}, {1, 2, 128, 128, 8, true}});
+  return forms;
+}
+Shape packed_shape(const AttentionForm& f) { return {f.n, f.t, 3, f.heads, f.d}; }
+Shape positions_shape(const AttentionForm& f) { return {f.n, f.t, f.heads, f.d}; }
+
 }  // namespace
 
 template <>
@@ -172,32 +303,38 @@ void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>
       Tensor out(request.device, form.queries(), dtype, Layout::any),
           log_sum(request.device, {form.n, form.heads, form.t}, wide_type(dtype));
       const Tensor mask = form.mask_tensor(request, dtype);
-      const double scale = form.scale();
-      const Attention op{
-          .q = q, .k = k, .v = v, .mask = mask, .out = out, .log_sum = log_sum, .causal = form.causal, .scale = scale};
+      const Attention op{.q = q,
+                         .k = k,
+                         .v = v,
+                         .mask = mask,
+                         .out = out,
+                         .log_sum = log_sum,
+                         .causal = form.causal,
+                         .scale = form.scale()};
       run_case(type + " " + form.text(), op, [&](CaseResult& result) {
-        const Format& format = wide_format(q.dtype());
-        const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
-        const RoundedBetween rounded(request, q.dtype());
-        std::vector<double> expected(qv.size()), slack(qv.size()), sums, sum_slack;
-        for (size_t head = 0; head < at(form.n * form.heads); ++head)
-          for (int64_t i = 0; i < form.t; ++i) {
-            const Attended row(form, qv, kv, head, i, scale, format);
-            sums.push_back(row.log_sum), sum_slack.push_back(row.log_error);
-            for (int64_t e = 0; e < form.d; ++e) {
-              const size_t place = (head * at(form.t) + at(i)) * at(form.d) + at(e);
-              for (size_t j = 0; j < row.p.size(); ++j) {
-                const double value = vv[(head * at(form.s) + j) * at(form.d) + at(e)], term = row.p[j] * value;
-                expected[place] += term;
-                slack[place] += (row.relative[j] + (1 + row.relative[j]) * rounded.relative +
-                                 gamma(static_cast<double>(row.p.size()) + 2, format)) *
-                                    std::fabs(term) +
-                                rounded.least * std::fabs(value);
-              }
-              slack[place] += smallest(format);
-            }
-          }
-        result.expect_close(out, expected, slack, "out"), result.expect_close(log_sum, sums, sum_slack, "log_sum");
+        const ExpectedForward y = expected_forward(form, {q.values(), k.values(), v.values()}, wide_format(dtype),
+                                                   RoundedBetween(request, dtype));
+        result.expect_close(out, y.out, y.slack, "out"), result.expect_close(log_sum, y.sums, y.sum_slack, "log_sum");
+      });
+    }
+  });
+}
+
+template <>
+void Cases<PackedAttention>::each(const CaseRequest& request, const RunCase<PackedAttention>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const AttentionForm& form : packed_forms(request)) {
+      const Tensor qkv = random_tensor(request, packed_shape(form), dtype, Layout::plain, 1),
+                   mask = form.mask_tensor(request, dtype);
+      Tensor out(request.device, positions_shape(form), dtype, Layout::any),
+          log_sum(request.device, {form.n, form.heads, form.t}, wide_type(dtype));
+      const PackedAttention op{
+          .qkv = qkv, .mask = mask, .out = out, .log_sum = log_sum, .causal = form.causal, .scale = form.scale()};
+      run_case(type + " " + form.text(), op, [&](CaseResult& result) {
+        const ExpectedForward y =
+            expected_forward(form, separated_parts(form, qkv), wide_format(dtype), RoundedBetween(request, dtype));
+        result.expect_close(out, together(form, {&y.out}), together(form, {&y.slack}), "out");
+        result.expect_close(log_sum, y.sums, y.sum_slack, "log_sum");
       });
     }
   });
@@ -212,26 +349,11 @@ void Cases<AttentionBackward>::each(const CaseRequest& request, const RunCase<At
                    v = random_tensor(request, form.keys(), dtype, Layout::plain, 3),
                    dout = random_tensor(request, form.queries(), dtype, Layout::plain, 4);
       const Tensor mask = form.mask_tensor(request, dtype);
-      const double scale = form.scale();
-      const auto forward = [&](bool wants_sum) {
-        const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
-        std::vector<double> values, sums;
-        for (size_t head = 0; head < at(form.n * form.heads); ++head)
-          for (int64_t i = 0; i < form.t; ++i) {
-            const Attended row(form, qv, kv, head, i, scale, kFp64);
-            sums.push_back(row.log_sum);
-            for (int64_t e = 0; e < form.d; ++e) {
-              double sum = 0;
-              for (size_t j = 0; j < row.p.size(); ++j)
-                sum += row.p[j] * vv[(head * at(form.s) + j) * at(form.d) + at(e)];
-              values.push_back(sum);
-            }
-          }
-        return wants_sum ? sums : values;
-      };
-      const Tensor out = filled_tensor(request, form.queries(), dtype, Layout::plain, [&] { return forward(false); }),
+      const auto x = [&] { return HeadValues{q.values(), k.values(), v.values()}; };
+      const Tensor out = filled_tensor(request, form.queries(), dtype, Layout::plain,
+                                       [&] { return fp64_forward(form, x(), false); }),
                    log_sum = filled_tensor(request, {form.n, form.heads, form.t}, wide_type(dtype), Layout::plain,
-                                           [&] { return forward(true); });
+                                           [&] { return fp64_forward(form, x(), true); });
       Tensor dq(request.device, form.queries(), dtype), dk(request.device, form.keys(), dtype),
           dv(request.device, form.keys(), dtype);
       const AttentionBackward op{.q = q,
@@ -245,46 +367,48 @@ void Cases<AttentionBackward>::each(const CaseRequest& request, const RunCase<At
                                  .dk = dk,
                                  .dv = dv,
                                  .causal = form.causal,
-                                 .scale = scale};
+                                 .scale = form.scale()};
       run_case(type + " " + form.text(), op, [&](CaseResult& result) {
-        const Format& format = wide_format(q.dtype());
-        const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values(), ov = out.values(),
-                                  gv = dout.values(), lv = log_sum.values();
-        std::vector<double> eq(qv.size()), sq(qv.size()), ek(kv.size()), sk(kv.size()), ev(vv.size()), sv(vv.size());
-        const RoundedBetween rounded(request, q.dtype());
-        const double rounding = gamma(static_cast<double>(form.t + form.s + 3 * form.d) + 16, format) +
-                                1.01 * rounded.relative;  // 1.01: of a value that has its own error already
-        for (size_t head = 0; head < at(form.n * form.heads); ++head)
-          for (int64_t i = 0; i < form.t; ++i) {
-            const Attended row(form, qv, kv, head, i, scale, format);
-            const size_t r = head * at(form.t) + at(i), d = at(form.d);
-            double along = 0, along_magnitude = 0;
-            for (size_t e = 0; e < d; ++e)
-              along += gv[r * d + e] * ov[r * d + e], along_magnitude += std::fabs(gv[r * d + e] * ov[r * d + e]);
-            for (size_t j = 0; j < row.p.size(); ++j) {
-              const double added = form.added(static_cast<int64_t>(head) / form.heads, i, static_cast<int64_t>(j));
-              if (added == -HUGE_VAL) continue;
-              const size_t other = (head * at(form.s) + j) * d;
-              double score = added, slope = 0, slope_magnitude = along_magnitude;
-              for (size_t e = 0; e < d; ++e) {
-                score += scale * qv[r * d + e] * kv[other + e], slope += gv[r * d + e] * vv[other + e];
-                slope_magnitude += std::fabs(gv[r * d + e] * vv[other + e]);
-              }
-              const double p = std::exp(score - lv[r]), ds = scale * p * (slope - along);
-              const double relative = row.relative[j] + rounding;
-              for (size_t e = 0; e < d; ++e) {
-                ev[other + e] += p * gv[r * d + e];
-                sv[other + e] += relative * std::fabs(p * gv[r * d + e]) + rounded.least * std::fabs(gv[r * d + e]);
-                eq[r * d + e] += ds * kv[other + e], ek[other + e] += ds * qv[r * d + e];
-                const double error = relative * scale * p * slope_magnitude + rounded.least;
-                sq[r * d + e] += error * std::fabs(kv[other + e]), sk[other + e] += error * std::fabs(qv[r * d + e]);
-              }
-            }
-          }
-        for (std::vector<double>* slack : {&sq, &sk, &sv})
-          for (double& one : *slack) one += 8 * smallest(format);
-        result.expect_close(dq, eq, sq, "dq"), result.expect_close(dk, ek, sk, "dk");
-        result.expect_close(dv, ev, sv, "dv");
+        const ExpectedBackward y = expected_backward(form, x(), out.values(), log_sum.values(), dout.values(),
+                                                     wide_format(dtype), RoundedBetween(request, dtype));
+        result.expect_close(dq, y.gradients.q, y.slack.q, "dq"),
+            result.expect_close(dk, y.gradients.k, y.slack.k, "dk");
+        result.expect_close(dv, y.gradients.v, y.slack.v, "dv");
+      });
+    }
+  });
+}
+
+template <>
+void Cases<PackedAttentionBackward>::each(const CaseRequest& request,
+                                          const RunCase<PackedAttentionBackward>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const AttentionForm& form : packed_forms(request)) {
+      const Tensor qkv = random_tensor(request, packed_shape(form), dtype, Layout::plain, 1),
+                   dout = random_tensor(request, positions_shape(form), dtype, Layout::plain, 4),
+                   mask = form.mask_tensor(request, dtype);
+      const Tensor out = filled_tensor(request, positions_shape(form), dtype, Layout::plain,
+                                       [&] {
+                                         const std::vector<double> y =
+                                             fp64_forward(form, separated_parts(form, qkv), false);
+                                         return together(form, {&y});
+                                       }),
+                   log_sum = filled_tensor(request, {form.n, form.heads, form.t}, wide_type(dtype), Layout::plain,
+                                           [&] { return fp64_forward(form, separated_parts(form, qkv), true); });
+      Tensor dqkv(request.device, packed_shape(form), dtype, Layout::any);
+      const PackedAttentionBackward op{.qkv = qkv,
+                                       .mask = mask,
+                                       .out = out,
+                                       .log_sum = log_sum,
+                                       .dout = dout,
+                                       .dqkv = dqkv,
+                                       .causal = form.causal,
+                                       .scale = form.scale()};
+      run_case(type + " " + form.text(), op, [&](CaseResult& result) {
+        const ExpectedBackward y =
+            expected_backward(form, separated_parts(form, qkv), separated(form, out.values(), 0, 1), log_sum.values(),
+                              separated(form, dout.values(), 0, 1), wide_format(dtype), RoundedBetween(request, dtype));
+        result.expect_close(dqkv, together(form, y.gradients), together(form, y.slack), "dqkv");
       });
     }
   });

@@ -101,6 +101,10 @@ template <>
 void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>& run_case);
 template <>
 void Cases<AttentionBackward>::each(const CaseRequest& request, const RunCase<AttentionBackward>& run_case);
+template <>
+void Cases<PackedAttention>::each(const CaseRequest& request, const RunCase<PackedAttention>& run_case);
+template <>
+void Cases<PackedAttentionBackward>::each(const CaseRequest& request, const RunCase<PackedAttentionBackward>& run_case);
 // fused.cpp
 template <>
 void Cases<FusedMatmul>::each(const CaseRequest& request, const RunCase<FusedMatmul>& run_case);
@@ -141,6 +145,9 @@ template <>
 void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case);
 template <>
 void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCase<NormalizeRowsBackward>& run_case);
+template <>
+void Cases<NormalizeRowsBackwardAdd>::each(const CaseRequest& request,
+                                           const RunCase<NormalizeRowsBackwardAdd>& run_case);
 // resample.cpp
 template <>
 void Cases<CopyChannels>::each(const CaseRequest& request, const RunCase<CopyChannels>& run_case);

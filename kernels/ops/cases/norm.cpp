@@ -118,15 +118,58 @@ void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<Normal
   });
 }
 
-template <>
-void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCase<NormalizeRowsBackward>& run_case) {
-  each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
-                             DType narrow, Layout out_layout) {
+namespace {
+
+struct RowGradients {
+  std::vector<double> dx, dx_slack, dscale, dscale_slack, dshift, dshift_slack;
+};
+// `scale`: empty: 1.
+RowGradients expected_gradients(const NormForm& form, const std::vector<double>& xv, const std::vector<double>& dv,
+                                const std::vector<double>& mv, const std::vector<double>& iv,
+                                const std::vector<double>& sv, const Format& format) {
+  const auto width = static_cast<size_t>(form.width), entries = static_cast<size_t>(form.entries);
+  const double rounding = gamma(static_cast<double>(width) + 10, format);
+  const double count = form.summed ? 1 : static_cast<double>(width);  // what a sum is divided by
+  const double uses = static_cast<double>(xv.size()) / static_cast<double>(entries);
+  RowGradients y;
+  y.dx.resize(xv.size()), y.dx_slack.resize(xv.size());
+  for (std::vector<double>* one : {&y.dscale, &y.dscale_slack, &y.dshift, &y.dshift_slack}) one->resize(entries);
+  for (size_t row = 0; row < iv.size(); ++row) {
+    const auto entry = [&](size_t i) { return i / static_cast<size_t>(form.repeat) % entries; };
+    const auto factor = [&](size_t i) { return sv.empty() ? 1 : sv[entry(i)]; };
+    const double mean = mv.empty() ? 0 : mv[row];
+    const auto hat = [&](size_t i) { return (xv[i] - mean) * iv[row]; };
+    const auto hat_size = [&](size_t i) { return (std::fabs(xv[i]) + std::fabs(mean)) * iv[row]; };
+    double sum = 0, sum_size = 0, product = 0, product_size = 0;
+    for (size_t i = row * width; i < (row + 1) * width; ++i) {
+      sum += factor(i) * dv[i], sum_size += std::fabs(factor(i) * dv[i]);
+      product += factor(i) * dv[i] * hat(i), product_size += std::fabs(factor(i) * dv[i]) * hat_size(i);
+      y.dscale[entry(i)] += dv[i] * hat(i), y.dscale_slack[entry(i)] += std::fabs(dv[i]) * hat_size(i);
+      y.dshift[entry(i)] += dv[i], y.dshift_slack[entry(i)] += std::fabs(dv[i]);
+    }
+    if (!form.centred) sum = sum_size = 0;
+    for (size_t i = row * width; i < (row + 1) * width; ++i) {
+      y.dx[i] = iv[row] * (factor(i) * dv[i] - sum / count - hat(i) * product / count);
+      y.dx_slack[i] =
+          rounding * iv[row] * (std::fabs(factor(i) * dv[i]) + sum_size / count + hat_size(i) * product_size / count);
+    }
+  }
+  for (double& one : y.dscale_slack) one *= gamma(uses + 10, format);
+  for (double& one : y.dshift_slack) one *= gamma(uses + 10, format);
+  return y;
+}
+std::vector<double> values_of(const Tensor& tensor) { return tensor.empty() ? std::vector<double>() : tensor.values(); }
+
+// Operands of the backward of a norm, as forward leaves them, and its gradients of scale and shift.
+struct BackwardOperands {
+  Tensor x, dy, mean, inverse, scale, dscale, dshift;
+  BackwardOperands(const CaseRequest& request, const Tensor& given, const NormForm& form, DType parameters,
+                   DType narrow)
+      : x(given) {
     const Format& format = wide_format(x.dtype());
     const Shape rows{x.elements() / form.width};
-    const DType wide = wide_type(x.dtype());
     const auto statistic = [&](double RowStatistics::*which) {
-      return filled_tensor(request, rows, wide, Layout::plain, [&] {
+      return filled_tensor(request, rows, wide_type(x.dtype()), Layout::plain, [&] {
         const std::vector<double> xv = x.values();
         std::vector<double> values;
         for (size_t begin = 0; begin < xv.size(); begin += static_cast<size_t>(form.width))
@@ -134,60 +177,85 @@ void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCas
         return values;
       });
     };
-    const Tensor dy =
-        random_tensor(request, x.shape(), narrow, x.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain, 5);
-    const Tensor none,
-        mean = form.centred ? statistic(&RowStatistics::mean) : none, inverse = statistic(&RowStatistics::inverse),
-        scale = form.affine ? random_tensor(request, {form.entries}, parameters, Layout::plain, 2) : none;
+    dy = random_tensor(request, x.shape(), narrow, x.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain, 5);
+    if (form.centred) mean = statistic(&RowStatistics::mean);
+    inverse = statistic(&RowStatistics::inverse);
+    if (form.affine) scale = random_tensor(request, {form.entries}, parameters, Layout::plain, 2);
+    if (form.affine) dscale = Tensor(request.device, {form.entries}, parameters);
+    if (form.affine && form.centred) dshift = Tensor(request.device, {form.entries}, parameters);
+  }
+  RowGradients expected(const NormForm& form) const {
+    return expected_gradients(form, x.values(), dy.values(), values_of(mean), inverse.values(), values_of(scale),
+                              wide_format(x.dtype()));
+  }
+  void expect_parameters(CaseResult& result, const RowGradients& y) const {
+    if (!dscale.empty()) result.expect_close(dscale, y.dscale, y.dscale_slack, "dscale");
+    if (!dshift.empty()) result.expect_close(dshift, y.dshift, y.dshift_slack, "dshift");
+  }
+};
+
+}  // namespace
+
+template <>
+void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCase<NormalizeRowsBackward>& run_case) {
+  each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
+                             DType narrow, Layout out_layout) {
+    BackwardOperands of(request, x, form, parameters, narrow);
     Tensor dx(request.device, x.shape(), x.dtype(), out_layout);
-    Tensor dscale = form.affine ? Tensor(request.device, {form.entries}, parameters) : Tensor();
-    Tensor dshift = form.affine && form.centred ? Tensor(request.device, {form.entries}, parameters) : Tensor();
-    const NormalizeRowsBackward op{.x = x,
-                                   .dy = dy,
-                                   .scale = scale,
-                                   .mean = mean,
-                                   .inverse = inverse,
+    const NormalizeRowsBackward op{.x = of.x,
+                                   .dy = of.dy,
+                                   .scale = of.scale,
+                                   .mean = of.mean,
+                                   .inverse = of.inverse,
                                    .dx = dx,
-                                   .dscale = dscale,
-                                   .dshift = dshift,
+                                   .dscale = of.dscale,
+                                   .dshift = of.dshift,
                                    .width = form.width,
                                    .repeat = form.repeat,
                                    .centred = form.centred,
                                    .summed = form.summed};
     run_case(name, op, [&](CaseResult& result) {
-      const std::vector<double> xv = x.values(), dv = dy.values(), iv = inverse.values(),
-                                mv = mean.empty() ? std::vector<double>(iv.size()) : mean.values(),
-                                sv = scale.empty() ? std::vector<double>() : scale.values();
-      const auto width = static_cast<size_t>(form.width), entries = static_cast<size_t>(form.entries);
-      const double rounding = gamma(static_cast<double>(width) + 10, format);
-      const double count = form.summed ? 1 : static_cast<double>(width);  // what a sum is divided by
-      const double uses = static_cast<double>(xv.size()) / static_cast<double>(entries);
-      std::vector<double> g(xv.size()), g_slack(xv.size()), ds(entries), ds_slack(entries), db(entries),
-          db_slack(entries);
-      for (size_t row = 0; row < iv.size(); ++row) {
-        const auto entry = [&](size_t i) { return i / static_cast<size_t>(form.repeat) % entries; };
-        const auto factor = [&](size_t i) { return sv.empty() ? 1 : sv[entry(i)]; };
-        const auto hat = [&](size_t i) { return (xv[i] - mv[row]) * iv[row]; };
-        const auto hat_size = [&](size_t i) { return (std::fabs(xv[i]) + std::fabs(mv[row])) * iv[row]; };
-        double sum = 0, sum_size = 0, product = 0, product_size = 0;
-        for (size_t i = row * width; i < (row + 1) * width; ++i) {
-          sum += factor(i) * dv[i], sum_size += std::fabs(factor(i) * dv[i]);
-          product += factor(i) * dv[i] * hat(i), product_size += std::fabs(factor(i) * dv[i]) * hat_size(i);
-          ds[entry(i)] += dv[i] * hat(i), ds_slack[entry(i)] += std::fabs(dv[i]) * hat_size(i);
-          db[entry(i)] += dv[i], db_slack[entry(i)] += std::fabs(dv[i]);
-        }
-        if (!form.centred) sum = sum_size = 0;
-        for (size_t i = row * width; i < (row + 1) * width; ++i) {
-          g[i] = iv[row] * (factor(i) * dv[i] - sum / count - hat(i) * product / count);
-          g_slack[i] = rounding * iv[row] *
-                       (std::fabs(factor(i) * dv[i]) + sum_size / count + hat_size(i) * product_size / count);
-        }
+      const RowGradients y = of.expected(form);
+      result.expect_close(dx, y.dx, y.dx_slack, "dx");
+      of.expect_parameters(result, y);
+    });
+  });
+}
+
+template <>
+void Cases<NormalizeRowsBackwardAdd>::each(const CaseRequest& request,
+                                           const RunCase<NormalizeRowsBackwardAdd>& run_case) {
+  each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
+                             DType narrow, Layout out_layout) {
+    if (form.summed) return;  // of weights
+    BackwardOperands of(request, x, form, parameters, narrow);
+    const Tensor addend =
+        random_tensor(request, x.shape(), x.dtype(), x.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain, 6);
+    Tensor out(request.device, x.shape(), x.dtype(), out_layout);
+    const NormalizeRowsBackwardAdd op{.x = of.x,
+                                      .dy = of.dy,
+                                      .addend = addend,
+                                      .scale = of.scale,
+                                      .mean = of.mean,
+                                      .inverse = of.inverse,
+                                      .out = out,
+                                      .dscale = of.dscale,
+                                      .dshift = of.dshift,
+                                      .width = form.width,
+                                      .repeat = form.repeat,
+                                      .centred = form.centred};
+    run_case(name, op, [&](CaseResult& result) {
+      RowGradients y = of.expected(form);
+      const std::vector<double> added = addend.values();
+      const Format& stored = format_of(x.dtype());
+      for (size_t i = 0; i < added.size(); ++i) {
+        // dx is rounded before it is added; the sum is one of fp32 or fp64.
+        y.dx_slack[i] += stored.unit_roundoff() * (std::fabs(y.dx[i]) + y.dx_slack[i]) + smallest(stored) / 2;
+        y.dx[i] += added[i];
+        y.dx_slack[i] += gamma(1, wide_format(x.dtype())) * std::fabs(y.dx[i]);
       }
-      for (double& one : ds_slack) one *= gamma(uses + 10, format);
-      for (double& one : db_slack) one *= gamma(uses + 10, format);
-      result.expect_close(dx, g, g_slack, "dx");
-      if (!dscale.empty()) result.expect_close(dscale, ds, ds_slack, "dscale");
-      if (!dshift.empty()) result.expect_close(dshift, db, db_slack, "dshift");
+      result.expect_close(out, y.dx, y.dx_slack, "out");
+      of.expect_parameters(result, y);
     });
   });
 }

@@ -81,4 +81,11 @@ void NormalizeRowsBackward::check() const {
   vector_of(name, "inverse", inverse, x.elements() / width);
 }
 
+void NormalizeRowsBackwardAdd::check() const {
+  for (const Tensor* one : {&x, &addend, static_cast<const Tensor*>(&out)})
+    need(one->shape() == x.shape() && one->dtype() == x.dtype(), name, "x, addend and out are of one shape and dtype");
+  check_same_shape(name, x, dy);
+  norm(out).check();
+}
+
 }  // namespace halfmark::kernels

@@ -142,4 +142,40 @@ struct NormalizeRowsBackward {
   }
 };
 
+// The gradient of what is normalised and also goes on beside the norm, as the input of a residual block: out = dx + addend, where
+// dx is that of NormalizeRowsBackward, rounded to the dtype of x. The numbers are those of the two operations.
+struct NormalizeRowsBackwardAdd {
+  static constexpr std::string_view name = "normalize_rows_backward_add";
+  const Tensor& x;
+  const Tensor& dy;
+  const Tensor& addend;  // as x
+  const Tensor& scale;
+  const Tensor& mean;
+  const Tensor& inverse;
+  Tensor& out;     // as x
+  Tensor& dscale;  // [n]; empty: not wanted
+  Tensor& dshift;  // [n]; empty: not wanted
+  int64_t width, repeat = 1;
+  bool centred = true;
+  NormalizeRowsBackward norm(Tensor& dx) const {
+    return {.x = x,
+            .dy = dy,
+            .scale = scale,
+            .mean = mean,
+            .inverse = inverse,
+            .dx = dx,
+            .dscale = dscale,
+            .dshift = dshift,
+            .width = width,
+            .repeat = repeat,
+            .centred = centred};
+  }
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("x", x), v.input("dy", dy), v.input("addend", addend), v.input("scale", scale), v.input("mean", mean);
+    v.input("inverse", inverse), v.output("out", out), v.output("dscale", dscale), v.output("dshift", dshift);
+    v.attribute(width), v.attribute(repeat), v.attribute(centred);
+  }
+};
+
 }  // namespace halfmark::kernels

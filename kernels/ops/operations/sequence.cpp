@@ -51,6 +51,20 @@ void check_heads(std::string_view operation, const Tensor& q, const Tensor& k, c
   if (!mask.empty()) check_scores_mask(operation, mask, a[0], a[2], b[2]);
 }
 
+void check_packed_heads(std::string_view operation, const Tensor& qkv, const Tensor& mask, const Tensor& log_sum) {
+  rank(operation, "qkv", qkv, 5);
+  const Shape& shape = qkv.shape();
+  need(shape[2] == 3 && shape[1] > 0, operation,
+       "qkv must be [n, t, 3, heads, d] with at least one position, not " + shape.text());
+  need(log_sum.shape() == Shape{shape[0], shape[3], shape[1]}, operation, "log_sum must be [n, heads, t]");
+  if (!mask.empty()) check_scores_mask(operation, mask, shape[0], shape[1], shape[1]);
+}
+void check_positions(std::string_view operation, std::string_view what, const Tensor& qkv, const Tensor& tensor) {
+  const Shape& shape = qkv.shape();
+  need(tensor.shape() == Shape{shape[0], shape[1], shape[3], shape[4]}, operation,
+       std::string(what) + " must be [n, t, heads, d], not " + tensor.shape().text());
+}
+
 }  // namespace
 
 void Softmax::check() const {
@@ -78,6 +92,14 @@ void AttentionBackward::check() const {
   check_heads(name, q, k, v, mask, log_sum);
   for (const Tensor* one : {&out, &dout, static_cast<const Tensor*>(&dq)}) check_same_shape(name, q, *one);
   check_same_shape(name, k, dk), check_same_shape(name, k, dv);
+}
+
+void PackedAttention::check() const {
+  check_packed_heads(name, qkv, mask, log_sum), check_positions(name, "out", qkv, out);
+}
+void PackedAttentionBackward::check() const {
+  check_packed_heads(name, qkv, mask, log_sum), check_same_shape(name, qkv, dqkv);
+  check_positions(name, "out", qkv, out), check_positions(name, "dout", qkv, dout);
 }
 
 AxisOrder inverse(const AxisOrder& order) {

@@ -106,6 +106,40 @@ struct AttentionBackward {
   }
 };
 
+// Attention of a position's q, k and v as one projection writes them, heads behind positions: the numbers of Attention on
+// copies of them with the heads first, its result with the positions first again. A row that takes strides needs no copies.
+struct PackedAttention {
+  static constexpr std::string_view name = "packed_attention";
+  const Tensor& qkv;   // [n, t, 3, heads, d]: q, k and v of each position
+  const Tensor& mask;  // as of MaskScores, with s = t; empty: none
+  Tensor& out;         // [n, t, heads, d]
+  Tensor& log_sum;     // [n, heads, t], as of Attention
+  bool causal = false;
+  double scale = 1;
+  void check() const;
+  void visit(auto&& each) const {
+    each.input("qkv", qkv), each.input("mask", mask), each.output("out", out), each.output("log_sum", log_sum);
+    each.attribute(causal), each.attribute(scale);
+  }
+};
+
+struct PackedAttentionBackward {  // of PackedAttention, as AttentionBackward
+  static constexpr std::string_view name = "packed_attention_backward";
+  const Tensor& qkv;
+  const Tensor& mask;
+  const Tensor& out;
+  const Tensor& log_sum;
+  const Tensor& dout;  // as out
+  Tensor& dqkv;        // as qkv
+  bool causal = false;
+  double scale = 1;
+  void check() const;
+  void visit(auto&& each) const {
+    each.input("qkv", qkv), each.input("mask", mask), each.input("out", out), each.input("log_sum", log_sum);
+    each.input("dout", dout), each.output("dqkv", dqkv), each.attribute(causal), each.attribute(scale);
+  }
+};
+
 struct AxisOrder {  // axis i of the result is axis order[i] of the operand
   std::array<int, 6> order{};
   int rank = 0;

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "kernels/cuda/software_gpu/libraries/planted_answers.h"
+
 namespace halfmark::kernels::software_gpu::cudnn {
 
 // One id is one tensor.
@@ -80,6 +82,17 @@ bool has_channels_last(const FormulaTensor& t) {
 }
 constexpr size_t kForwardProducts = 2, kBackwardProducts = 5;
 
+// Whether the numbers of each head's rows, or of its columns, are one after the other. NVIDIA's cuDNN 9.19 ends the process
+// where it is asked for engines for others (seen).
+bool has_contiguous_heads(const Formula& formula) {
+  return std::ranges::all_of(memory_of(formula), [](const FormulaTensor& one) {
+    const bool is_half = one.type == CUDNN_DATA_HALF || one.type == CUDNN_DATA_BFLOAT16;
+    return !is_half || one.strides[2] == 1 || one.strides[3] == 1;
+  });
+}
+// Whether one head follows the other.
+bool has_packed_heads(const FormulaTensor& q) { return q.strides[1] == q.extents[2] * q.extents[3]; }
+
 // Of image, filter, bias and result; -1: they differ, or it is none that has engines.
 int type_of_all(const Formula& formula, int architecture) {
   const int type = formula.front().operands[0].type;
@@ -105,6 +118,7 @@ bool has_attention_engine(const Formula& formula, int architecture) {
     if (step.kind == FormulaKind::product &&
         ((step.operands[0].type != q.type && !step.operands[0].is_virtual) || step.operands[1].type != q.type))
       return false;
+  if (!has_contiguous_heads(formula) || (planted("attention-takes-no-strides") && !has_packed_heads(q))) return false;
   const int64_t features = q.extents[3], most = architecture / 10 == 9 ? 256 : 128;
   return is_complete(formula) && features % 8 == 0 && (products == kForwardProducts || features <= most);
 }

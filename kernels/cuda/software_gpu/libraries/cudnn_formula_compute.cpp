@@ -43,6 +43,8 @@ int64_t offset(const Extents& strides, const Extents& place) {
   return at;
 }
 
+Extents packed_strides(const Extents& e) { return {e[1] * e[2] * e[3], e[2] * e[3], e[3], 1}; }
+
 DType dtype_of(cudnnDataType_t type) {
   if (type == CUDNN_DATA_HALF) return DType::f16;
   if (type == CUDNN_DATA_BFLOAT16) return DType::bf16;
@@ -93,7 +95,10 @@ class Evaluation {
   const Values& operand(const FormulaTensor& tensor) {
     const auto [found, is_new] = known_.try_emplace(tensor.id);
     if (!is_new) return found->second;
-    return found->second = read_tensor(tensor, pointers_.at(tensor.id));
+    FormulaTensor read = tensor;
+    if (engine_.is_faulty && tensor.strides[3] == 1 && planted("attention-ignores-strides"))
+      read.strides = packed_strides(tensor.extents);
+    return found->second = read_tensor(read, pointers_.at(tensor.id));
   }
 
   Values value_of(const FormulaStep& step) {
@@ -209,6 +214,29 @@ class Evaluation {
   std::map<int64_t, Values> known_;
 };
 
+// cuDNN checks neither of this: the engines of attention read and write vectors of as many bytes as the tensors promise to be
+// aligned to, and results that share memory have the values of whichever is stored last.
+void check_strides(const Formula& formula, const std::map<int64_t, void*>& pointers) {
+  const auto is_product = [](const FormulaStep& step) { return step.kind == FormulaKind::product; };
+  if (std::ranges::none_of(formula, is_product)) return;
+  for (const FormulaTensor& one : memory_of(formula)) {
+    if (one.by_value || one.type == CUDNN_DATA_FLOAT) continue;
+    const auto size = static_cast<int64_t>(bytes_for(dtype_of(one.type), 1));
+    for (size_t axis = 0; axis < 4; ++axis)
+      if (one.extents[axis] > 1 && one.strides[axis] != 1 && one.strides[axis] * size % one.alignment != 0)
+        throw Fault(cudaErrorMisalignedAddress, "cuDNN: rows of a head begin where vectors do not");
+  }
+  std::set<uintptr_t> written;
+  for (const FormulaStep& step : formula) {
+    if (step.result.is_virtual) continue;
+    const auto begin = reinterpret_cast<uintptr_t>(pointers.at(step.result.id));
+    const size_t size = bytes_for(dtype_of(step.result.type), 1);
+    for (const int64_t place : offsets_of(step.result))
+      if (!written.insert(begin + static_cast<uintptr_t>(place) * size).second)
+        throw Fault(cudaErrorUnknown, "cuDNN: two numbers of results have one place in memory");
+  }
+}
+
 }  // namespace
 
 // In the order of memory, so that neighbours are checked together.
@@ -250,6 +278,7 @@ void write_tensor(const FormulaTensor& tensor, void* memory, const std::vector<d
 void compute(const Formula& formula, const std::map<int64_t, void*>& pointers, const FormulaEngine& engine) {
   static int runs = 0;
   static std::set<const Formula*> stored;  // what has been computed once
+  check_strides(formula, pointers);
   const bool is_first = stored.insert(&formula).second;
   const bool writes = is_first || !engine.is_faulty || !planted("attention-writes-once");
   Evaluation evaluation(pointers, engine, writes, ++runs % 2 == 1);

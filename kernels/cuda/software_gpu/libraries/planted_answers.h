@@ -16,6 +16,8 @@
 //   attention-loses-row-of-ID, attention-loses-nan, attention-varies, attention-writes-once   its result with this id lacks the
 //                          last row; it has 0 for NaN; every second run gives another bit; it stores only
 //                          the first results
+//   attention-ignores-strides   that engine reads queries, values and results as if heads were one after the other
+//   attention-takes-no-strides   no engine of attention takes heads that are not one after the other
 //   fusion-rounds-sums     the first usable engine of convolutions with bias and ReLU rounds their sums to the type of the image
 //   norms-vary             every second run of a norm gives another bit
 //   running-variance-is-biased, last-maximum-has-the-index   cuDNN does so in batch norm, and in max pooling

@@ -1,0 +1,77 @@
+// The gradient of a norm and the addition to it in one kernel: the bits of the two operations, and no other operation where the
+// rows fit registers.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/library_rows_testing.h"
+#include "kernels/tensor/random.h"
+
+namespace halfmark::kernels {
+namespace {
+
+class NormAddRows : public LibraryRows {
+ protected:
+  Tensor drawn(const Shape& shape, DType dtype, uint64_t seed) {
+    std::vector<double> values(static_cast<size_t>(shape.elements()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = RandomKey(seed).normal(i);
+    return Tensor::from(gpu(), shape, dtype, values);
+  }
+};
+
+struct Form {
+  int64_t rows, width;
+  DType x, dy;
+  bool in_registers;  // one kernel
+};
+
+TEST_F(NormAddRows, HaveTheBitsOfANormAndAnAddition) {
+  using enum DType;
+  const Form forms[] = {{5, 768, f32, bf16, true},  {5, 768, f32, f16, true},    {9, 40, f32, f32, true},
+                        {9, 40, f16, f16, true},    {3, 1024, bf16, bf16, true}, {4, 24, f64, f64, true},
+                        {2, 4096, f32, bf16, true}, {3, 7, f32, f32, false},     {3, 8, f16, f32, false}};
+  for (const Form& form : forms)
+    for (const bool centred : {true, false}) {
+      const std::string name = std::to_string(form.width) + " " + std::string(name_of(form.x)) + " " +
+                               std::string(name_of(form.dy)) + (centred ? " centred" : "");
+      const Shape shape{form.rows, form.width}, entries{form.width}, rows{form.rows};
+      const DType wide = form.x == f64 ? f64 : f32;
+      const Tensor x = drawn(shape, form.x, 1), dy = drawn(shape, form.dy, 2), addend = drawn(shape, form.x, 3),
+                   scale = drawn(entries, wide, 4), mean = centred ? drawn(rows, wide, 5) : Tensor(),
+                   inverse = drawn(rows, wide, 6);
+      const auto results = [&](bool together, KernelLog& log) {
+        Tensor dx(gpu(), shape, form.x), out(gpu(), shape, form.x), dscale(gpu(), entries, wide),
+            dshift = centred ? Tensor(gpu(), entries, wide) : Tensor();
+        const NormalizeRowsBackwardAdd op{.x = x,
+                                          .dy = dy,
+                                          .addend = addend,
+                                          .scale = scale,
+                                          .mean = mean,
+                                          .inverse = inverse,
+                                          .out = out,
+                                          .dscale = dscale,
+                                          .dshift = dshift,
+                                          .width = form.width,
+                                          .centred = centred};
+        log.clear();
+        if (together)
+          run(op);
+        else
+          run(op.norm(dx)), run(Add{.a = dx, .b = addend, .out = out});
+        std::vector<std::vector<unsigned char>> codes{out.codes(), dscale.codes()};
+        if (centred) codes.push_back(dshift.codes());
+        return codes;
+      };
+      KernelLog log;
+      const auto apart = results(false, log), together = results(true, log);
+      EXPECT_EQ(together, apart) << name;
+      EXPECT_EQ(log.entries().size() == 1, form.in_registers) << name;
+      EXPECT_EQ(log.entries().back().operation, NormalizeRowsBackwardAdd::name) << name;
+      EXPECT_EQ(log.entries().back().row, "cuda") << name;
+    }
+}
+
+}  // namespace
+}  // namespace halfmark::kernels
