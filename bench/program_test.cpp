@@ -279,6 +279,28 @@ TEST_F(ProgramTest, ResumesFromItsJournal) {
     EXPECT_EQ(resumed.records[i].fingerprint, whole.records[i].fingerprint);
 }
 
+// Else the report would have a new checksum for a number that nothing measured.
+TEST_F(ProgramTest, MeasuresAgainWhatWasChangedInItsJournal) {
+  const std::string run = "run --device cpu --policy fp32,fp16 linear/b8_i8_o8 error --no-probes -o ";
+  ASSERT_EQ(halfmark(run + "whole.json").code, 0);
+  const Report whole = Report::load(folder_ / "whole.json");
+  {
+    Report header = whole;
+    header.records.clear();
+    Journal::create(journal_of(folder_ / "cut.json"), header).append(whole.records[0]);
+  }
+  std::string text = read(folder_ / "cut.json.journal");
+  const std::string fingerprint = whole.records[0].fingerprint;
+  ASSERT_NE(text.find(fingerprint), text.npos);
+  std::ofstream(folder_ / "cut.json.journal") << text.replace(text.find(fingerprint), fingerprint.size(), "0123");
+  const Result resumed = halfmark(run + "cut.json --resume");
+  EXPECT_EQ(resumed.code, 0);
+  EXPECT_EQ(resumed.err,
+            "halfmark: cut.json.journal: 1 record changed after it was written (checksum wrong or missing): measured "
+            "again\n");
+  EXPECT_EQ(Report::load(folder_ / "cut.json").records[0].fingerprint, fingerprint);
+}
+
 TEST_F(ProgramTest, ShardsTogetherAreTheWholePlan) {
   const std::string all = halfmark("run --suite smoke --device cpu --dry-run").out;
   const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };

@@ -53,9 +53,6 @@ std::string seed_of(const Record& record) {
 std::optional<std::string> why_refused(const Record& record, const Report& report) {
   const Case one = case_of(record.id);
   const std::string again = "; measure it again";
-  constexpr int kFirstWithChecksums = 7;
-  if (record.intact == reports::Intact::unknown && report.minor >= kFirstWithChecksums)
-    return "has no checksum: the report was changed after it was written" + again;
   if (!record.repro.empty() && seed_of(record) != std::to_string(report.run.seed))
     return fmt::format("was measured with the seed {}, the report says {}", seed_of(record), report.run.seed);
   if (!record.definition.empty() && record.definition != models::definition_of(*one.subject))

@@ -13,6 +13,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_options.h"
+#include "bench/run/standard_streams.h"
 #include "bench/run/utc_time.h"
 #include "kernels/number/error.h"
 #include "reports/gate/gate.h"
@@ -49,8 +50,10 @@ TimeHistory history_in_folder(const std::string& folder, const Report& base, con
     if (entry->path().extension() != ".json") continue;
     try {
       Report report = Report::load(entry->path());
-      if (const std::string changed = changed_text(report); !changed.empty())
-        throw Error(fmt::format("{}: {}", entry->path().string(), changed));
+      if (const std::string changed = changed_text(report); !changed.empty()) {
+        complain(fmt::format("--history leaves {} out: {}", entry->path().string(), changed));
+        continue;
+      }
       const int64_t when = seconds_since_1970(report.run.started, entry->path().string());
       runs.emplace_back(when, std::move(report));
     } catch (const ReportError&) {  // not a report

@@ -246,7 +246,7 @@ std::string devices_text(const Json& list, const TextOptions& options) {
 }
 
 struct Listing {
-  std::string_view name, row;  // what it lists, and one of them
+  std::string_view name, named;  // what it lists, and what words name
   Json (*json)();
   std::string (*text)(const Json&, const TextOptions&);
   std::vector<std::string_view> keys;  // at which further words name rows
@@ -261,9 +261,9 @@ const std::vector<Listing>& listings() {
       {"scalers", "scaler", scalers_json, scalers_text, {"name"}},
       {"devices", "device", devices_json, devices_text, {"name"}},
       {"harnesses", "harness", harnesses_json, harnesses_text, {"name"}},
-      {"kernels", "kernel", kernels_json, kernels_text, {"device", "operation", "row"}},
+      {"kernels", "device or operation", kernels_json, kernels_text, {"device", "operation"}},
       {"instructions",
-       "instruction",
+       "architecture, instruction or operand type",
        instructions_json,
        instructions_text,
        {"architecture", "instruction", "operands"}},
@@ -303,7 +303,7 @@ void list(const std::string& what, const std::vector<std::string>& words, bool j
     const bool is_long = std::ranges::find(kLong, listing.name) != std::end(kLong);
     if (what.empty() ? is_long : listing.name != what) continue;
     const Json rows =
-        named_rows(listing.json(), listing.keys, words, listing.row, fmt::format("halfmark list {}", what));
+        named_rows(listing.json(), listing.keys, words, listing.named, fmt::format("halfmark list {}", what));
     all[std::string(listing.name)] = rows;
     if (!json)
       text += (what.empty() ? heading(std::string(listing.name), options) : "") + listing.text(rows, options) +

@@ -1,10 +1,14 @@
 #include "bench/commands/list_tables.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "bench/run/name_match.h"
+#include "kernels/number/error.h"
 
 namespace halfmark::bench {
 
@@ -52,6 +56,7 @@ nlohmann::ordered_json named_rows(const nlohmann::ordered_json& list, const std:
                  names.second.end();
         }))
       rows.push_back(row);
+  if (rows.empty()) throw Error(fmt::format("{}: no row has all of: {}", shown_by, fmt::join(words, ", ")));
   return rows;
 }
 

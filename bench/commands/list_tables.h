@@ -24,8 +24,8 @@ std::string table_of(const nlohmann::ordered_json& list, const std::vector<ListC
                      const TextOptions& options);
 
 // The rows whose strings at `keys` the words name, * as a glob: words that name values of one key are alternatives, and
-// every key that a word names must match. No words: all rows. Throws Error for a word that names nothing, calling it
-// a `what`; `shown_by` is the command that lists them all.
+// every key that a word names must match. No words: all rows. Throws Error if no row is left, and for a word that
+// names nothing, calling it a `what`; `shown_by` is the command that lists them all.
 nlohmann::ordered_json named_rows(const nlohmann::ordered_json& list, const std::vector<std::string_view>& keys,
                                   const std::vector<std::string>& words, std::string_view what,
                                   std::string_view shown_by);

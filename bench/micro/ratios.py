@@ -63,6 +63,11 @@ def above(runs, most):
         for run in runs
         for name, limit in most.items()
         if limit is not None and run["name"].startswith("large/") and run.get(COUNTS[name], 0) > limit
+    ] + [
+        f"{run['name']}: {name} was not counted"
+        for run in runs
+        for name, limit in most.items()
+        if limit is not None and run["name"].startswith("large/") and COUNTS[name] not in run
     ]
 
 

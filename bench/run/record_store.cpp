@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "reports/record/file.h"
 #include "reports/record/printable.h"
 #include "reports/record/provenance.h"
+#include "reports/text/table.h"
 
 namespace halfmark::bench {
 
@@ -107,7 +109,7 @@ std::string shortened(const std::string& text) { return text.size() <= 60 ? text
 
 }  // namespace
 
-std::optional<Report> RecordStore::finished_report() const {
+std::optional<Report> RecordStore::finished_report(const std::vector<std::string>& ids) const {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(target_of(output_), ignored)) return std::nullopt;
   try {
@@ -117,8 +119,9 @@ std::optional<Report> RecordStore::finished_report() const {
                          report.run.shard == header_.run.shard &&
                          !difference_of(report.environment, header_.environment);
     if (!is_same || !changed_text(report).empty() || report.records.size() != records_.size()) return std::nullopt;
-    for (const Record& record : report.records)
-      if (!is_complete(record, processes_)) return std::nullopt;
+    for (size_t place = 0; place < ids.size(); ++place)
+      if (report.records[place].id != ids[place] || !is_complete(report.records[place], processes_))
+        return std::nullopt;
     return report;
   } catch (const ReportError&) {  // no report
     return std::nullopt;
@@ -148,6 +151,10 @@ std::vector<Record> RecordStore::earlier_records(bool resume) const {
   if (const auto other = difference_of(kept.environment, header_.environment))
     refuse(fmt::format("{} {}, which is {} now (`{}`)", other->key, shortened(other->here), shortened(other->there),
                        kept.run.command));
+  expect_checksums(kept);
+  if (const auto changed = std::erase_if(kept.records, [](const Record& one) { return one.intact == Intact::no; }))
+    complain(fmt::format("{}: {} changed after {} written (checksum wrong or missing): measured again",
+                         journal_path_.string(), counted(changed, "record"), changed == 1 ? "it was" : "they were"));
   return std::move(kept.records);
 }
 
@@ -159,9 +166,13 @@ void RecordStore::begin(Report header, const std::vector<std::string>& ids, int 
   records_.resize(ids.size());
   if (!to_file_) return;
   if (resume && !Journal::is_at(journal_path_)) {
-    finished_ = finished_report();
+    finished_ = finished_report(ids);
     if (finished_) {
-      complain(fmt::format("{} is finished: nothing to resume", output_.string()));
+      const auto failed = std::ranges::count(finished_->records, Status::failed, &Record::status);
+      complain(fmt::format("{} is finished: nothing to resume{}", output_.string(),
+                           failed == 0 ? ""
+                                       : fmt::format("; {} failed, which a run without --resume measures again",
+                                                     counted(static_cast<size_t>(failed), "case"))));
       for (size_t place = 0; place < records_.size(); ++place) records_[place] = finished_->records[place];
       return;
     }

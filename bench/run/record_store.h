@@ -47,7 +47,7 @@ class RecordStore {
   Report report() const;
   std::vector<Record> earlier_records(bool resume) const;
   // What is at the output, if it is a finished report of the same cases, seed, program and machine.
-  std::optional<Report> finished_report() const;
+  std::optional<Report> finished_report(const std::vector<std::string>& ids) const;
   [[noreturn]] void throw_kept(const ReportError& error) const;
 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

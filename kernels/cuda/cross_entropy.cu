@@ -1,6 +1,8 @@
 // Cross-entropy with weights, smoothing and ignored labels. A label outside of the classes that is not the ignored one makes
 // everything that depends on it NaN.
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
@@ -167,11 +169,15 @@ __global__ void __launch_bounds__(kMostRowThreads)
                 [&](uint32_t c, Wide logarithm) { return of_position(c, logarithm); });
 }
 
+bool has_f64(std::initializer_list<Array> operands) {
+  return std::ranges::any_of(operands, [](const Array& one) { return one.data && one.dtype == DType::f64; });
+}
+
 }  // namespace
 
 void launch_cross_entropy(cudaStream_t stream, const LabelForm& s, void* scratch, const CrossEntropyArrays& a) {
   const uint32_t positions = s.places.count();
-  const bool is_double = a.weights.data && a.weights.dtype == DType::f64;
+  const bool is_double = has_f64({a.weights, a.loss, a.total_weight});
   if (s.places.last && !is_double && start_mixed(a.log_probabilities.dtype, a.logits.dtype, [&](auto half) {
         using Half = decltype(half);
         auto* terms = static_cast<Terms<float>*>(scratch);
@@ -223,12 +229,13 @@ void launch_cross_entropy_backward(cudaStream_t stream, const LabelForm& s, void
     cross_entropy_rows_backward<Wide>
         <<<s.places.count(), row_threads(s.places.channels), 0, stream>>>(slope(all_weights), logs, dlogits);
   };
-  const bool is_double = a.weights.data && a.weights.dtype == DType::f64;
+  const bool is_double = has_f64({a.weights, a.total_weight});
   if (s.places.last && !is_double && start_mixed(a.log_probabilities.dtype, a.dlogits.dtype, [&](auto half) {
         using Half = decltype(half);
         float* const all_weights = sum_of_weights(0.0f);
-        if (!start_cross_entropy_packs_backward<float, float, Half>(stream, s, all_weights, a, dloss))
-          start_rows(all_weights, Typed<float>(a.log_probabilities), Typed<Half>(a.dlogits));
+        if (start_cross_entropy_packs_backward<float, float, Half>(stream, s, all_weights, a, dloss)) return true;
+        if (s.places.channels < kMapThreads) return false;
+        start_rows(all_weights, Typed<float>(a.log_probabilities), Typed<Half>(a.dlogits));
         return true;
       }))
     return launched("cross_entropy_backward");

@@ -143,7 +143,7 @@ const Record& record_of(const Report& report, const std::string& id, const Refus
   if (found->data)
     refuse(fmt::format("{}: was measured on {}, the claims are about drawn data", id, found->data->name));
   if (found->intact == Intact::no)
-    refuse(id + ": its checksum is wrong: the report was changed after it was written; measure it again");
+    refuse(id + ": its checksum is wrong or missing: the report was changed after it was written; measure it again");
   if (const auto refused = refused_cases.find(id); refused != refused_cases.end()) refuse(id + ": " + refused->second);
   const auto reason = [&](const char* status) {
     return fmt::format("{}: {}", id,

@@ -55,8 +55,9 @@ struct DataOrigin {
   friend bool operator==(const DataOrigin&, const DataOrigin&) = default;
 };
 
-// Whether a record that was read is as it was written, by its checksum.
-enum class Intact : uint8_t { unknown, yes, no };  // unknown: it has none
+// Whether a record that was read is as it was written, by its checksum. unknown: it has none; in a report of a minor version
+// with checksums that is no.
+enum class Intact : uint8_t { unknown, yes, no };
 
 struct Record {
   std::string id;  // "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error", unique in a report

@@ -175,6 +175,7 @@ Report report_from_json(const Json& json, std::string_view where) {
   const JsonReader reader(json, where);
   Report report = report_without_lint(reader, where);
   take_lint_section(reader, report.records);
+  expect_checksums(report);
   return report;
 }
 
@@ -199,6 +200,7 @@ Report Report::parse(std::string_view text, std::string_view where) {
   // A list is processed completely or not at all.
   if (!records.empty()) report.records = std::move(records);
   take_lint_section(reader, report.records);
+  expect_checksums(report);
   return report;
 }
 
@@ -214,8 +216,8 @@ std::string changed_text(const Report& report) {
   if (count == 0) return {};
   const Record& first = *std::ranges::find_if(report.records, is_changed);
   return fmt::format(
-      "records changed after they were written (wrong checksum): {} of {}, the first is {}; measure again", count,
-      report.records.size(), printable(first.id));
+      "records changed after they were written (checksum wrong or missing): {} of {}, the first is {}; measure again",
+      count, report.records.size(), printable(first.id));
 }
 
 NamedReport load_unchanged(const std::string& file) {
@@ -223,6 +225,12 @@ NamedReport load_unchanged(const std::string& file) {
   if (const std::string changed = changed_text(named.report); !changed.empty())
     throw ReportError(fmt::format("{}: {}", file, changed));
   return named;
+}
+
+void expect_checksums(Report& report) {
+  if (report.minor < Report::kFirstMinorWithChecksums) return;
+  for (Record& record : report.records)
+    if (record.intact == Intact::unknown) record.intact = Intact::no;
 }
 
 void require_records(const NamedReport& named) {

@@ -35,6 +35,7 @@ struct RunInfo {
 
 struct Report {
   static constexpr int kSchema = 1;  // another major version is rejected
+  static constexpr int kFirstMinorWithChecksums = 7;
   static constexpr int kMinor = 7;   // a newer minor version is read without its new fields
 
   int schema = kSchema;
@@ -63,9 +64,12 @@ struct NamedReport {
   Report report;
 };
 
-// "records changed after they were written (wrong checksum): 2 of 8, the first is ...": their checksum is not that of what
-// they hold. Empty if there are none.
+// "records changed after they were written (checksum wrong or missing): 2 of 8, the first is ...": their checksum is not
+// that of what they hold. Empty if there are none.
 std::string changed_text(const Report& report);
+
+// Of a report that was read: records without a checksum that must have one count as changed.
+void expect_checksums(Report& report);
 
 // Throws ReportError as Report::load does, and for a report with changed records: for what judges or passes numbers on.
 NamedReport load_unchanged(const std::string& file);

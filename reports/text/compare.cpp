@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -326,7 +327,7 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
 // The names of reports for headings of columns: the ends of their paths by which they differ, and
 // numbers where those are long. Two reports of one name have different ones.
 std::vector<std::string> column_names(const std::vector<NamedReport>& reports) {
-  constexpr size_t kLongest = 24;
+  constexpr size_t kLongest = 24, kMostParts = kLongest / 2;
   const auto end_of = [](const std::string& path, size_t parts) {
     size_t begin = path.size();
     while (parts-- > 0 && begin > 0) begin = path.rfind('/', begin - 1) == path.npos ? 0 : path.rfind('/', begin - 1);
@@ -337,10 +338,11 @@ std::vector<std::string> column_names(const std::vector<NamedReport>& reports) {
   };
   for (size_t parts = 1;; ++parts) {
     std::vector<std::string> names;
-    for (const NamedReport& named : reports) names.push_back(end_of(named.name, parts));
+    for (const NamedReport& named : reports)
+      names.push_back(end_of(std::filesystem::path(named.name).lexically_normal().string(), parts));
     if (!are_short(names)) break;
     if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
-    if (std::ranges::equal(names, reports, {}, {}, &NamedReport::name)) break;
+    if (parts > kMostParts) break;
   }
   std::vector<std::string> numbers;
   for (size_t i = 1; i <= reports.size(); ++i) numbers.push_back(fmt::format("#{}", i));

@@ -75,6 +75,7 @@ TEST(CompareMachines, NamesColumnsByTheEndsOfPathsOrByNumbers) {
   EXPECT_EQ(headings("/runs/old/r.json", "/runs/new/r.json"), "policy old/r.json cuda:0 new/r.json cuda:0");
   EXPECT_EQ(headings("/r.json", "r.json"), "policy /r.json cuda:0 r.json cuda:0");
   EXPECT_EQ(headings("r.json", "r.json"), "policy #1 cuda:0 #2 cuda:0");
+  EXPECT_EQ(headings("a/r.json", "a//r.json"), "policy #1 cuda:0 #2 cuda:0");
   EXPECT_EQ(headings("r.json", "/runs/" + std::string(25, 'r')), "policy #1 cuda:0 #2 cuda:0");
   NamedReport other = kMachineB;
   other.name = "/runs/b.json";

@@ -122,7 +122,8 @@ std::string bits_text(const Report& report, const TextOptions& options) {
   }
   if (cases == 0) return {};
   std::string text = fmt::format("of {} in {} processes: ", counted(cases, "case"), fmt::join(processes, " or "));
-  text += differing == 0 ? "the same every time" : fmt::format("{} differ", differing);
+  text +=
+      differing == 0 ? "the same every time" : fmt::format("{} {}", differing, differing == 1 ? "differs" : "differ");
   return wrapped("bits      ", text, options.width);
 }
 

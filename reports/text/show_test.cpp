@@ -257,7 +257,7 @@ TEST(ShowBits, AreThoseOfCasesThatRanInSeveralProcesses) {
   add(3, 0, "af9e"), add(3, 0, "9dd4");
   EXPECT_NE(text().find("bits of 2 cases in 3 processes: the same every time\n"), std::string::npos) << text();
   add(2, 1, "9dd4");
-  EXPECT_NE(text().find("bits of 3 cases in 2 or 3 processes: 1 differ\n"), std::string::npos) << text();
+  EXPECT_NE(text().find("bits of 3 cases in 2 or 3 processes: 1 differs\n"), std::string::npos) << text();
 }
 
 TEST(ShowControls, HaveWhatWasFoundBesideWhatWasExpected) {
