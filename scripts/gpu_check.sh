@@ -4,7 +4,8 @@
 # Runs from the packed archive (../bin/halfmark) or from the sources after a build (../build/release/halfmark).
 #   scripts/gpu_check.sh [-o FOLDER] [-d cuda:0] [-s quick] [-m MINUTES] [-r ROWS] [-v tensor_core_probes.csv]
 # MINUTES for known results (1), ROWS for each matrix instruction in the tests: a million with 12 cores and more, else 100000.
-# Leaves FOLDER/gpu_report.json, ready to be a baseline of halfmark gate, check.json, probe.json and gpu_check.log.
+# Leaves FOLDER/gpu_report.json, ready to be a baseline of halfmark gate, check.json, probe.json and gpu_check.log, with several
+# GPUs and NCCL also all_reduce.json.
 # Exit codes: 0 all well, 1 a test or a case failed, 2 no GPU or nothing built.
 set -euo pipefail
 
@@ -75,7 +76,7 @@ fi
 mkdir -p "$out"
 report=$out/gpu_report.json
 log=$out/gpu_check.log
-rm -f "$report" "$out/check.json" "$out/probe.json"
+rm -f "$report" "$out/check.json" "$out/probe.json" "$out/all_reduce.json"
 
 # Folders outside the loader's search path that may hold cuBLASLt and cuDNN: toolkits, the container's driver folder, Python wheels.
 library_folders() {
@@ -210,6 +211,20 @@ check() {
     status=0
     "$halfmark" probe --device "$device" --vectors "$vectors" || status=$?
     result "probe of vectors" "$status" "$vectors"
+  fi
+
+  # As the program numbers them. Without NCCL the stage is left out with the reason, as it is with one GPU.
+  local gpus
+  gpus=$("$halfmark" list devices 'cuda:*' | awk '$1 ~ /^cuda:/ && $2 != "absent:" { printf "%s%s", sep, $1; sep = "," }')
+  if [[ "$gpus" == *,* ]]; then
+    echo "== how GPUs add across each other"
+    status=0
+    "$halfmark" probe --all-reduce --device "$gpus" -o "$out/all_reduce.json" || status=$?
+    if ((status == 2)); then
+      stages+=("$(printf '%-22s %-7s %s' "sums across GPUs" "-" "left out, for the reason above")")
+    else
+      result "sums across GPUs" "$status" "$out/all_reduce.json"
+    fi
   fi
 
   echo "== $suite suite on $device"

@@ -13,6 +13,7 @@ HALFMARK = """#!/bin/sh
 echo "$@" >> "$HOME_OF_TEST/calls"
 while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; word=${word:-$1}; shift; done
 [ -z "$out" ] || [ -e "$HOME_OF_TEST/no_report" ] || echo '{}' > "$out"
+[ "$word" = list ] && [ -e "$HOME_OF_TEST/gpus" ] && cat "$HOME_OF_TEST/gpus"
 [ "$word" = check ] && echo "cuda:0: 4096 results in 60 s"
 [ ! -e "$HOME_OF_TEST/code_$word" ] || exit "$(cat "$HOME_OF_TEST/code_$word")"
 """
@@ -90,6 +91,21 @@ class GpuCheckTest(unittest.TestCase):
                 stages = self.stages(done)
                 self.assertEqual([name for name, word in stages.items() if word == "FAILED"], [stage])
                 self.assertEqual(len(stages), 4)
+
+    def test_several_gpus_are_asked_how_they_add_across_each_other(self):
+        for gpus, asked in (("cuda:0  a GPU\n", ""), ("cuda:0  a GPU\ncuda:1  absent: no memory\n", ""),
+                            ("cuda:0  a GPU\ncuda:1  another\ncuda:2  absent: busy\n", "cuda:0,cuda:1")):
+            self.mark("gpus", gpus)
+            (self.home / "calls").unlink(missing_ok=True)
+            done = self.check()
+            self.assertEqual(done.returncode, 0, done.stdout)
+            calls = [call for call in self.calls if "--all-reduce" in call]
+            self.assertEqual(calls, [f"probe --all-reduce --device {asked} -o gpu_check/all_reduce.json"] if asked else [])
+            self.assertEqual(self.stages(done).get("sums across GPUs"), "ok" if asked else None)
+        self.mark("code_probe", "2")  # no NCCL
+        self.assertEqual(self.stages(self.check())["sums across GPUs"], "-")
+        self.mark("code_probe", "1")
+        self.assertEqual(self.stages(self.check())["sums across GPUs"], "FAILED")
 
     def test_a_run_without_a_report_and_tests_that_are_all_skipped_are_failures(self):
         self.mark("no_report")
