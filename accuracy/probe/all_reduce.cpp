@@ -97,17 +97,21 @@ Finding elements_finding(AllReduceRunner& runner, const std::vector<EqualOrder>&
   return {"elements", std::string(kAlike), "the same questions in all elements of one order"};
 }
 
-Finding runs_finding(AllReduceRunner& runner, const std::vector<EqualOrder>& orders) {
+constexpr std::string_view kRepeats = "the same bits";
+
+Finding runs_finding(AllReduceRunner& runner) {
   constexpr int kRuns = 20;
-  const auto numbers = numbers_of(runner, random_questions(all_reduce_box(runner, orders[0]), 1021, 77));
+  const EqualOrder all{{{0, runner.elements() - 1}}};
+  const auto numbers = numbers_of(runner, random_questions(all_reduce_box(runner, all), 1021, 77));
   const std::vector<uint64_t> first = runner.codes(numbers);
   int alike = 0;
   for (int run = 0; run < kRuns; ++run) alike += runner.codes(numbers) == first ? 1 : 0;
-  return {"run to run", alike == kRuns ? "the same bits" : "differs",
+  return {"run to run", alike == kRuns ? std::string(kRepeats) : "differs",
           fmt::format("{} of {} further runs", alike, kRuns)};
 }
 
-// An average divides each number before the sum, which loses small numbers, or the sum, which overflows before.
+// An average scales each number before the sum, which loses small numbers, or the sum, which overflows before. In a wider
+// range neither happens.
 Finding average_finding(AllReduceRunner& runner) {
   const Format& format = format_of(runner.dtype());
   const auto average_of = [&](double x) {
@@ -119,9 +123,9 @@ Finding average_finding(AllReduceRunner& runner) {
     const double largest = format.max_finite(), smallest = std::ldexp(1.0, format.min_subnormal_exponent());
     const double large = average_of(largest), small = average_of(smallest);
     const bool is_kept = std::fabs(large / largest - 1) < 0.25, is_lost = small == 0;
-    const std::string how = is_kept && is_lost     ? "each number is divided first"
-                            : !is_kept && !is_lost ? "the sum is divided"
-                            : is_kept              ? "the sum is divided and has a wider range"
+    const std::string how = is_kept && is_lost     ? "each number is scaled first"
+                            : !is_kept && !is_lost ? "the sum is scaled"
+                            : is_kept              ? "in a wider range; what is scaled is not observable"
                                                    : "in an unknown way";
     return {"average", how, fmt::format("of {} from every device {}, of {} {}", largest, large, smallest, small)};
   } catch (const Unsupported& reason) {
@@ -163,6 +167,19 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   std::vector<EqualOrder> orders = runner.orders();
   const size_t found_orders = orders.size();
   if (found_orders > kMostOrders) orders.resize(kMostOrders);
+  const Finding runs = runs_finding(runner);
+  const auto add_ranks = [&] {
+    report.findings.push_back(
+        {"ranks", runner.difference().empty() ? "the same bits" : "get different bits",
+         runner.difference().empty() ? fmt::format("in {} runs", runner.runs()) : runner.difference()});
+  };
+  if (runs.value != kRepeats) {  // what one run shows is no property
+    report.findings.push_back({"orders of addition", std::string(kNotObservable), "the bits differ from run to run"});
+    report.findings.push_back(runs);
+    add_ranks();
+    report.fingerprint = "run to run: differs", report.hash = hash_text(report.fingerprint, "");
+    return report;
+  }
   report.findings.push_back({"orders of addition",
                              found_orders == 1 ? "one in the whole buffer" : fmt::format("{}", found_orders),
                              fmt::format("masks and units in every element, {} runs{}", runner.runs(),
@@ -199,16 +216,16 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
     report.orders.push_back(std::move(one));
   }
   report.findings.push_back(elements_finding(runner, orders));
-  report.findings.push_back(runs_finding(runner, orders));
+  report.findings.push_back(runs);
+  if (orders.size() == 1 && report.orders[0].order == kNotObservable)
+    report.findings[0].value = kNotObservable, report.findings[0].evidence += ", which tell no elements apart";
 
   std::string answers;
   for (const EqualOrder& order : orders) {
     const BlackBox box = all_reduce_box(runner, order);
     for (const uint64_t code : box.answers(random_questions(box, 64, 0))) answers += fmt::format("{:x},", code);
   }
-  report.findings.push_back(
-      {"ranks", runner.difference().empty() ? "the same bits" : "get different bits",
-       runner.difference().empty() ? fmt::format("in {} runs", runner.runs()) : runner.difference()});
+  add_ranks();
   const std::optional<Finding> bandwidth = bandwidth_finding(runner);
   report.findings.push_back(average_finding(runner));
   for (const OrderReport& order : report.orders) {

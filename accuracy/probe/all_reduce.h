@@ -44,7 +44,7 @@ class AllReduceRunner {
   int64_t runs() const { return runs_; }
 
   // Seconds of one sum of the buffer, between events of rank 0: the median of several times. Nothing where the time of a
-  // device means nothing.
+  // device means nothing, or the host takes too long to launch.
   std::optional<double> seconds();
 
   // The elements by the order of addition, from masks and units in every element at once (summation_tree.cpp): one run for

@@ -264,10 +264,10 @@ TEST(AllReduceProbe, FindsHowAnAverageIsDivided) {
   for (const size_t ranks : {2, 3, 4, 8})
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e5m2}) {
       SampleGroup group(ring(dtype));
-      EXPECT_EQ(value_of(report_of(group, ranks, dtype), "average"), "each number is divided first")
+      EXPECT_EQ(value_of(report_of(group, ranks, dtype), "average"), "each number is scaled first")
           << ranks << " " << name_of(dtype);
       group.average = SampleGroup::Average::after;
-      EXPECT_EQ(value_of(report_of(group, ranks, dtype), "average"), "the sum is divided") << ranks << name_of(dtype);
+      EXPECT_EQ(value_of(report_of(group, ranks, dtype), "average"), "the sum is scaled") << ranks << name_of(dtype);
     }
   SampleGroup refusing(ring(DType::f32));
   refusing.average = SampleGroup::Average::refused;

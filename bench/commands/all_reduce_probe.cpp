@@ -73,7 +73,7 @@ std::string text_of(const probe::AllReduceReport& report, const TextOptions& opt
                         report.library, settings.empty() ? "" : ", ", fmt::join(settings, ", ")),
             Tone::strong, options.colour) +
       "\n";
-  size_t widest = std::string_view("orders of addition").size(), replayed = 0, replays = 0;
+  size_t widest = std::string_view("orders of addition").size(), replayed = 0, replays = 0, with_replay = 0;
   for (const probe::Finding& finding : report.findings) widest = std::max(widest, finding.parameter.size());
   const auto line = [&](std::string_view name, const std::string& what) {
     text += wrapped(fmt::format("  {:<{}}  ", name, widest), what, options.width);
@@ -88,12 +88,16 @@ std::string text_of(const probe::AllReduceReport& report, const TextOptions& opt
                                          is_found ? "" : fmt::format("  ({})", one.evidence)));
     for (const probe::Finding& finding : one.findings)
       line("    " + finding.parameter, fmt::format("{}  ({})", finding.value, finding.evidence));
-    replayed += one.replayed, replays += one.replays;
+    replayed += one.replayed, replays += one.replays, with_replay += one.replays > 0 ? 1 : 0;
   }
   findings({report.findings.begin() + 1, report.findings.end()});
   if (replays > 0)
-    line("replay", fmt::format("{} of {} fresh random sums have the same bits in software{}", replayed, replays,
-                               replayed == replays ? "" : ": the findings above do not describe them completely"));
+    line("replay", fmt::format("{} of {} fresh random sums have the same bits in software{}{}", replayed, replays,
+                               replayed == replays ? "" : ": the findings above do not describe them completely",
+                               with_replay == report.orders.size()
+                                   ? ""
+                                   : fmt::format("; of {} orders {} were not replayed", report.orders.size(),
+                                                 report.orders.size() - with_replay)));
   line("fingerprint", report.hash);
   return text + "\n";
 }

@@ -14,10 +14,8 @@ namespace halfmark::bench {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json metrics_json(const std::vector<MetricRow>& rows) {
-  Json list = Json::array();
+nlohmann::ordered_json metrics_json(const std::vector<MetricRow>& rows) {
+  auto list = nlohmann::ordered_json::array();
   for (const MetricRow& m : rows)
     list.push_back({{"metric", m.metric},
                     {"unit", m.unit},
@@ -29,12 +27,12 @@ Json metrics_json(const std::vector<MetricRow>& rows) {
 
 }  // namespace
 
-Json harnesses_json() {
-  Json list = Json::array();
+nlohmann::ordered_json harnesses_json() {
+  auto list = nlohmann::ordered_json::array();
   for (const Harness& harness : all_harnesses()) {
-    Json axes = Json::object();
-    Json numbers = Json::object();  // that an axis takes beside its values
-    Json abouts = Json::object();
+    auto axes = nlohmann::ordered_json::object();
+    auto numbers = nlohmann::ordered_json::object();  // that an axis takes beside its values
+    auto abouts = nlohmann::ordered_json::object();
     for (const Axis& axis : harness.axes) {
       axes[std::string(axis.name)] = axis.values;
       abouts[std::string(axis.name)] = axis.about;
@@ -53,11 +51,12 @@ Json harnesses_json() {
 namespace {
 
 // In a narrow terminal text in place of a table, whose columns would be wider than their text.
-std::string metrics_text(const Json& metrics, const std::vector<ListColumn>& columns, const TextOptions& options) {
+std::string metrics_text(const nlohmann::ordered_json& metrics, const std::vector<ListColumn>& columns,
+                         const TextOptions& options) {
   constexpr size_t kNarrowestTable = 100;
   if (options.width >= kNarrowestTable) return table_of(metrics, columns, columns.size(), options);
   std::string text;
-  for (const Json& row : metrics)
+  for (const nlohmann::ordered_json& row : metrics)
     text += wrapped("  ",
                     fmt::format("{} ({}, {}, {}): {}", text_of(row["metric"]), text_of(row["unit"]),
                                 text_of(row["better"]), text_of(row["kind"]), text_of(row["formula"])),
@@ -67,15 +66,15 @@ std::string metrics_text(const Json& metrics, const std::vector<ListColumn>& col
 
 }  // namespace
 
-std::string harnesses_text(const Json& list, const TextOptions& options) {
+std::string harnesses_text(const nlohmann::ordered_json& list, const TextOptions& options) {
   const std::vector<ListColumn> columns = {
       {"metric", "metric"}, {"unit", "unit"}, {"better", "better"}, {"kind", "kind"}, {"formula", "formula"}};
   std::string text;
-  for (const Json& harness : list) {
+  for (const nlohmann::ordered_json& harness : list) {
     text += toned(harness["name"].get<std::string>(), Tone::strong, options.colour) + "\n";
     text += wrapped("  ", harness["about"].get<std::string>(), options.width);
     for (const auto& [axis, values] : harness["axes"].items()) {
-      const Json& numbers = harness["numbers"];
+      const nlohmann::ordered_json& numbers = harness["numbers"];
       const std::string about = harness["axes_about"][axis];
       auto names = values.get<std::vector<std::string>>();
       names.front() += " (default)";

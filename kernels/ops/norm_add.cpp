@@ -16,6 +16,7 @@ Refusal refuses_parts(const Device&, const NormalizeRowsBackwardAdd& op) {
   if ((layout != Layout::plain && layout != Layout::nhwc) || op.addend.layout() != layout ||
       (result != layout && result != Layout::any))
     return "takes x, addend and result of one layout, plain or nhwc";
+  const PurposeScope scope(Purpose::workspace);
   Tensor dx(op.x.device(), op.x.shape(), op.x.dtype(), layout);
   Tensor out = op.out;
   try {

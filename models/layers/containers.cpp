@@ -99,6 +99,7 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
   // `addend`: of the first layer, which sums; empty: none.
   Tensor backward_from(size_t end, Pass& pass, Tensor dx, Saved& saved, const Tensor& addend = {}) {
     bool has_bias_gradient = false;  // of the layer whose turn it is: computed with the layer after it
+    bool is_added = addend.empty();
     for (size_t i = end; i-- > 0;) {
       if (FusibleNorm* norm = i >= 1 ? norm_before_relu(pass, i - 1) : nullptr) {
         dx = norm->backward_with_relu(pass, std::move(dx), saved, nullptr);
@@ -115,18 +116,19 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
       else if (source || has_bias_gradient)
         dx = linear->backward_through(pass, dx, saved, has_bias_gradient, before, source);
       else if (i == 0 && !addend.empty())
-        dx = first_sum(pass)->backward_and_sum(pass, dx, saved, addend);
+        is_added = true, dx = first_sum(pass)->backward_and_sum(pass, dx, saved, addend);
       else
         dx = layers_[i]->backward(pass, dx, saved);
       has_bias_gradient = source != nullptr;
       if (source) --i;  // the activation before is done
     }
+    HM_CHECK(is_added, name() + ": the gradient that goes on beside the block was not added");
     return dx;
   }
 
-  // The first layer, if its backward can add another gradient to its own; else null.
+  // The first layer, if its backward can add another gradient to its own and runs by itself; else null.
   SumsGradient* first_sum(const Pass& pass) const {
-    if (layers_.empty()) return nullptr;
+    if (layers_.empty() || norm_before_relu(pass, 0)) return nullptr;
     auto* first = dynamic_cast<SumsGradient*>(layers_[0].get());
     return first && first->can_sum(pass) ? first : nullptr;
   }

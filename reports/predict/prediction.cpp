@@ -37,7 +37,8 @@ std::set<std::string> operand_types(const Record& record) {
     const std::string operands = use.dtypes.substr(0, use.dtypes.find("->"));
     const size_t first = operands.find(',');
     types.insert(type_of(operands.substr(0, first)));
-    if (first != operands.npos)
+    // Packed attention has q, k and v in one operand, behind which its mask comes.
+    if (first != operands.npos && !use.operation.starts_with("packed_"))
       types.insert(type_of(operands.substr(first + 1, operands.find(',', first + 1) - first - 1)));
   }
   return types;

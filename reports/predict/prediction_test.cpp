@@ -131,6 +131,12 @@ TEST(Prediction, SaysThatAGpuHasNoSuchInstruction) {
   Record mixed = step_record("fp8-delayed", "bf16,bf16->bf16");
   mixed.kernels.push_back({"scaled_matmul", "forward", "e4m3,e4m3->bf16", "cublaslt", "real", 1, {}});
   EXPECT_TRUE(predicted({report_with({mixed})}, {"a100"}).groups.empty());
+  // The second operand of packed attention is a mask.
+  Record attention = step_record("bf16", "bf16,bf16->bf16");
+  attention.kernels.push_back({"packed_attention", "forward", "bf16,u8->bf16,f32", "cudnn", "real", 1, {}});
+  EXPECT_FALSE(predicted({report_with({attention})}, {"a100"}).groups.empty());
+  attention.kernels.back().dtypes = "e4m3,u8->bf16,f32";
+  EXPECT_TRUE(predicted({report_with({attention})}, {"a100"}).groups.empty());
 }
 
 TEST(Prediction, SaysWhyARecordHasNone) {
