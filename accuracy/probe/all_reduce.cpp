@@ -167,6 +167,7 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   std::vector<EqualOrder> orders = runner.orders();
   const size_t found_orders = orders.size();
   if (found_orders > kMostOrders) orders.resize(kMostOrders);
+  const int64_t mask_runs = runner.runs();
   const Finding runs = runs_finding(runner);
   const auto add_ranks = [&] {
     report.findings.push_back(
@@ -182,7 +183,7 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   }
   report.findings.push_back({"orders of addition",
                              found_orders == 1 ? "one in the whole buffer" : fmt::format("{}", found_orders),
-                             fmt::format("masks and units in every element, {} runs{}", runner.runs(),
+                             fmt::format("masks and units in every element, {} runs{}", mask_runs,
                                          found_orders == orders.size() ? "" : "; only the first 64 are examined")});
 
   const Examined first = examined(runner, orders[0]);
