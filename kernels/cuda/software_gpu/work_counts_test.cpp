@@ -19,11 +19,10 @@ class WorkOfKernels : public SoftwareGpu {
  protected:
   void SetUp() override {
     SoftwareGpu::SetUp();
-    char name[] = "/tmp/halfmark_work_XXXXXX";
-    const int descriptor = ::mkstemp(name);
-    ASSERT_GE(descriptor, 0);
+    file_ = testing::TempDir() + "halfmark_work_XXXXXX";
+    const int descriptor = ::mkstemp(file_.data());
+    ASSERT_GE(descriptor, 0) << file_;
     ::close(descriptor);
-    file_ = name;
     write_work_to(file_);
   }
   void TearDown() override {
