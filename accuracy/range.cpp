@@ -44,6 +44,14 @@ const std::vector<MetricRow>& range_table() {
       {"range.first_nonfinite", "1", Better::lower, Kind::bounded,
        "non-finite elements of the first tensor (forward, then backward) that has any, at its name; absent when none "
        "has"},
+      {"range.cast_values", "1", Better::neither, Kind::exact,
+       "numbers that casts to a narrower format got in forward and backward; at: what they are of, and both dtypes"},
+      {"range.cast_underflow", "1", Better::lower, Kind::bounded,
+       "share of them that a cast made zero, of numbers that were not; counted by the casts, loss scale included"},
+      {"range.cast_subnormal", "1", Better::lower, Kind::bounded, "share of them that a cast made subnormal numbers"},
+      {"range.cast_overflow", "1", Better::lower, Kind::bounded,
+       "share of them that were finite and too large for the format of the cast"},
+      {"range.cast_inexact", "1", Better::neither, Kind::information, "share of them that a cast has changed"},
       {"range.format_max_exponent", "1", Better::neither, Kind::exact, "largest exponent of the policy's low format"},
       {"range.format_min_normal_exponent", "1", Better::neither, Kind::exact, "exponent of its least normal number"},
       {"range.format_min_exponent", "1", Better::neither, Kind::exact, "exponent of its least subnormal number"},
@@ -98,8 +106,23 @@ std::string group_of(const TappedTensor& tapped, const std::set<std::string>& pa
   return params.contains(tapped.name.substr(tapped.name.find('/') + 1)) ? "weight_gradients" : "gradients";
 }
 
+// Only of casts that can change a number.
+void write_casts(FindingsWriter& out, const CastCounts& counts) {
+  for (const CastCounts::Row& row : counts.rows()) {
+    if (wider(row.from, row.to) == row.to) continue;
+    const std::string at = "casts/" + std::string(name_of(row.kind)) + "/" + std::string(name_of(row.from)) + "-" +
+                           std::string(name_of(row.to));
+    out.number("range.cast_values", at, row.values);
+    out.number("range.cast_underflow", at, row.underflow / row.values);
+    out.number("range.cast_subnormal", at, row.subnormal / row.values);
+    out.number("range.cast_overflow", at, row.overflow / row.values);
+    out.number("range.cast_inexact", at, row.inexact / row.values);
+  }
+}
+
 Findings measure_range(const TrialSpec& spec) {
   const auto reference = reference_of(spec, Inputs::drawn);
+  CastCounts casts;
   std::vector<TappedTensor> tapped;
   std::set<std::string> params;
   {
@@ -111,6 +134,7 @@ Findings measure_range(const TrialSpec& spec) {
       seen->exponents.add(tensor.values());
     });
     trial.load_batch(0);
+    trial.set_cast_counts(&casts);
     trial.forward();
     trial.backward();
     for (const Param* param : trial.params()) params.insert(param->name);
@@ -151,6 +175,7 @@ Findings measure_range(const TrialSpec& spec) {
     out.number("range.underflow", at, group.reference_total > 0 ? group.underflow / group.reference_total : 0);
     out.number("range.subnormal", at, group.reference_total > 0 ? group.subnormal / group.reference_total : 0);
   }
+  write_casts(out, casts);
   if (first_nonfinite) out.number("range.first_nonfinite", first_nonfinite->name, first_nonfinite->exponents.nonfinite);
   step_numbers(spec)->add_summary_to(out);
   return out.take();

@@ -38,7 +38,10 @@ TEST(FusedRowNorms, LeaveTheCastsOfTheirResultAndOfItsGradientOut) {
     EXPECT_EQ(fused.operations.count("normalize_rows"), 1u);
     const Ran without_bias = run_norm_net({.policy = policy}, {.biased = false}),
               separate = run_norm_net({.policy = policy, .fuses = false}, {.biased = false});
-    EXPECT_EQ(without_bias.operations, separate.operations) << "the linear layer has nothing to fuse";
+    EXPECT_EQ(without_bias.operations.count("cast") + 2, separate.operations.count("cast")) << policy;
+    EXPECT_EQ(without_bias.output, separate.output) << policy;
+    EXPECT_EQ(without_bias.input_gradient, separate.input_gradient) << policy;
+    EXPECT_EQ(without_bias.gradients, separate.gradients) << policy;
   }
 }
 
@@ -101,23 +104,101 @@ TEST(FusedRowNorms, AddTheGradientThatGoesOnBesideThemOnlyWhereTheDtypesAreAlike
   EXPECT_EQ(count("amp-bf16", true), 0u) << "the input of the test is bf16, and the norm reads fp32";
 }
 
-// Two norms of each block; the last one of the network has no branch beside it.
-TEST(FusedRowNorms, AddTheGradientsOfATransformerUnderAutocast) {
+// Two norms of each block, and one after the last block: forward, the first has no sum before it, and backward the last one has
+// no branch beside it.
+TEST(FusedRowNorms, AddWithinTheNormsOfATransformerUnderAutocast) {
   for (const bool fused : {true, false}) {
     TrialSpec spec = test_spec("gpt/b2_t8_n1_h2_d8_v27", "amp-bf16");
     spec.settings.fused = fused;
     Trial trial(spec);
     const KernelLog log;
     trial.train_step(0);
-    uint64_t calls = 0, bytes = 0;
-    for (const LoggedKernel& one : log.entries())
+    uint64_t calls = 0, bytes = 0, sums = 0, bytes_of_sums = 0;
+    for (const LoggedKernel& one : log.entries()) {
       if (one.operation == "normalize_rows_backward_add") calls += one.calls, bytes += one.read + one.written;
+      if (one.operation == "add_normalize_rows") sums += one.calls, bytes_of_sums += one.read + one.written;
+    }
     EXPECT_EQ(calls, fused ? 2u : 0u);
+    EXPECT_EQ(sums, fused ? 2u : 0u);
     if (!fused) continue;
     // x, the addend and the result of fp32, dy of bf16; mean and inverse of 16 rows; scale and both gradients of parameters.
     constexpr uint64_t kValues = 2 * 8 * 8, kRows = 16, kWidth = 8;
     EXPECT_EQ(bytes, 2 * (kValues * (3 * 4 + 2) + 2 * 4 * kRows + 3 * 4 * kWidth));
+    // A branch and the result of bf16, the other branch and the sum of fp32; scale and shift.
+    EXPECT_EQ(bytes_of_sums, 2 * (kValues * (2 * 4 + 2 * 2) + 2 * 4 * kRows + 2 * 4 * kWidth));
   }
+}
+
+// Blocks one after the other, and a norm at their end: each sum goes to the norm after it. `apart`: something is between them.
+struct Blocks {
+  bool apart = false, centred = true;
+  bool shortcut = false;       // a layer on the other branch of the first block
+  bool nested = false;         // the second block is in a sequence of its own, and its body begins with a block
+  bool ends_with_norm = true;  // the last layers are a norm and a linear layer
+};
+Ran run_blocks(const RunOptions& options, const Blocks& blocks) {
+  return run_layers(
+      [&](const Init& init) {
+        int count = 0, apart = 0;
+        const auto norm = [&] {
+          const std::string name = "norm" + std::to_string(++count);
+          return blocks.centred ? layer_norm(init, name, 40) : rms_norm(init, name, 40);
+        };
+        const auto linear_layer = [&] { return linear(init, "linear" + std::to_string(++count), 40, 40); };
+        const auto body = [&] {
+          std::vector<LayerPtr> layers;
+          layers.push_back(norm()), layers.push_back(linear_layer());
+          return sequential("body" + std::to_string(++count), std::move(layers));
+        };
+        std::vector<LayerPtr> layers;
+        const auto between = [&] {
+          if (blocks.apart) layers.push_back(flatten("nothing" + std::to_string(++apart)));
+        };
+        layers.push_back(norm());  // autocast: the branches beside the blocks are f32
+        layers.push_back(residual("block1", body(), blocks.shortcut ? linear_layer() : nullptr)), between();
+        if (blocks.nested) {
+          std::vector<LayerPtr> inner, outer;
+          inner.push_back(residual("inner", body(), nullptr)), inner.push_back(linear_layer());
+          outer.push_back(residual("block2", sequential("deep", std::move(inner)), linear_layer()));
+          layers.push_back(sequential("outer", std::move(outer)));
+        } else {
+          layers.push_back(residual("block2", body(), nullptr));
+        }
+        between();
+        if (blocks.ends_with_norm) layers.push_back(norm()), layers.push_back(linear_layer());
+        return sequential("net", std::move(layers));
+      },
+      Shape{6, 40}, options);
+}
+
+TEST(FusedRowNorms, SumTheBranchesOfTheBlockBeforeThemWithTheBitsOfAnAddition) {
+  std::vector<const char*> devices = {"cpu", "sim:hopper"};
+  for (const kernels::DeviceRow& row : kernels::known_devices())
+    if (row.name == "cuda:0" && row.absent.empty()) devices.push_back("cuda:0");
+  for (const char* device : devices)
+    for (const char* policy : {"amp-bf16", "amp-fp16", "bf16", "fp16", "fp32", "fp64", "keras-mixed-float16"})
+      for (const Blocks& blocks :
+           {Blocks{}, {.centred = false}, {.shortcut = true}, {.nested = true}, {.ends_with_norm = false}}) {
+        const RunOptions options{.policy = policy, .device = device};
+        Blocks separate = blocks;
+        separate.apart = true;
+        const Ran fused = run_blocks(options, blocks), apart = run_blocks(options, separate);
+        const std::string what = std::string(device) + " " + policy + (blocks.nested ? " nested" : "") +
+                                 (blocks.shortcut ? " shortcut" : "") + (blocks.centred ? "" : " rms");
+        EXPECT_EQ(fused.output, apart.output) << what;
+        EXPECT_EQ(fused.input_gradient, apart.input_gradient) << what;
+        EXPECT_EQ(fused.gradients, apart.gradients) << what;
+        EXPECT_EQ(apart.operations.count("add_normalize_rows"), 0u) << what;
+        // Under autocast a sum of two linear layers is cast before the norm; keras casts every input.
+        const std::string rules = policy;
+        const bool casts = rules.starts_with("keras") || (blocks.shortcut && rules.starts_with("amp"));
+        EXPECT_EQ(fused.operations.count("add_normalize_rows"), casts                                     ? 0u
+                                                                : blocks.ends_with_norm && !blocks.nested ? 2u
+                                                                                                          : 1u)
+            << what;
+        EXPECT_TRUE(fused.seen.contains("activation/block1")) << what;
+        for (const auto& [name, values] : fused.seen) EXPECT_EQ(values, apart.seen.at(name)) << what << " " << name;
+      }
 }
 
 TEST(FusedRowNorms, ShowTheRoundedResultToTaps) {

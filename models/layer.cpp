@@ -55,12 +55,12 @@ Tensor Pass::weight(std::string_view operation, const Param& param, bool shared)
   if (dtype == param.value.dtype()) return param.value;
   if (!caches_casts) {
     PurposeScope purpose(Purpose::casts);
-    return cast(param.value, dtype);
+    return cast_of(CastOf::weight, param.value, dtype);
   }
   Tensor& kept = casts_[{param.value.id(), dtype}];
   if (kept.empty()) {
     PurposeScope purpose(Purpose::casts);
-    kept = cast(param.value, dtype);
+    kept = cast_of(CastOf::weight, param.value, dtype);
   }
   return kept;
 }
@@ -85,7 +85,7 @@ void Pass::gradient(Param& param, DType computed, const std::function<void(Tenso
     Tensor computed_gradient(device, param.value.shape(), computed);
     compute(computed_gradient);
     if (!adds)
-      run(Cast{.x = computed_gradient, .out = param.grad});
+      run_cast(CastOf::weight_gradient, computed_gradient, param.grad);
     else
       run(Add{.a = param.grad, .b = computed_gradient, .out = param.grad});
   }
@@ -100,11 +100,18 @@ Math Pass::math(DType operands) const {
 
 Tensor Pass::fresh(const Shape& shape, DType dtype) const { return Tensor(device, shape, dtype, Layout::any); }
 
-Tensor Pass::cast(const Tensor& x, DType dtype) const {
+Tensor Pass::cast(const Tensor& x, DType dtype) const { return cast_of(casts_tensors, x, dtype); }
+
+Tensor Pass::cast_of(CastOf kind, const Tensor& x, DType dtype) const {
   if (x.dtype() == dtype) return x;
   Tensor out = fresh(x.shape(), dtype);
-  run(Cast{.x = x, .out = out});
+  run_cast(kind, x, out);
   return out;
+}
+
+void Pass::run_cast(CastOf kind, const Tensor& x, Tensor& out) const {
+  if (counts) return counts->cast(kind, x, out);
+  run(Cast{.x = x, .out = out});
 }
 
 Tensor Pass::plain(const Tensor& x) const {

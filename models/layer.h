@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/tensor/random.h"
+#include "models/cast_counts.h"
 #include "models/namespaces.h"
 #include "models/policy.h"
 #include "models/quantized_products.h"
@@ -54,8 +55,10 @@ class Pass {
   bool recomputes = false;  // a forward that ran before in this step: a checkpoint
   // Casts of parameters are kept until the pass ends. Off, as torch.autocast(cache_enabled=False): each use casts anew.
   bool caches_casts = true;
-  bool fuses = false;    // product and bias, batch norm and ReLU, a norm and the cast of its result are one operation
-  ScaleUpdates updates;  // of delayed scaling, made when the pass ends
+  bool fuses = false;  // product and bias, batch norm and ReLU, a norm and the cast of its result are one operation
+  CastCounts* counts = nullptr;               // counts the casts of this pass; null: nobody does
+  CastOf casts_tensors = CastOf::activation;  // what the casts are of, but for those of parameters and their gradients
+  ScaleUpdates updates;                       // of delayed scaling, made when the pass ends
 
   const Policy& policy() const { return *policy_; }  // of the layer that runs
   // The input of a layer of a model whose layers have different policies: in the low dtype, unless cast rules say more.
@@ -97,6 +100,8 @@ class Pass {
  private:
   friend class PolicyScope;
   DType wanted(std::string_view operation, DType input) const;
+  Tensor cast_of(CastOf kind, const Tensor& x, DType dtype) const;
+  void run_cast(CastOf kind, const Tensor& x, Tensor& out) const;
   const Policy* policy_;
   std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
   std::set<const Param*> delivered_;                    // those that have got a gradient in this pass

@@ -47,6 +47,7 @@ struct Trial::Parts {
   Optimizer optimizer;
   Scaler scaler;
   Tap tap, recomputed_tap;
+  CastCounts* cast_counts = nullptr;
   bool training = true;  // the mode of forward and backward
 
   std::shared_ptr<const HeldOut> held_out;  // shared by all evaluations; empty until the first
@@ -238,6 +239,7 @@ Trial::Trial(Trial&&) noexcept = default;
 const TrialSpec& Trial::spec() const { return parts_->spec; }
 Device& Trial::device() const { return parts_->device; }
 void Trial::set_tap(Tap tap) { parts_->tap = std::move(tap); }
+void Trial::set_cast_counts(CastCounts* counts) { parts_->cast_counts = counts; }
 void Trial::set_recomputed_tap(Tap tap) { parts_->recomputed_tap = std::move(tap); }
 void Trial::set_training(bool on) {
   HM_CHECK(!parts_->pending, "the mode changes between steps, not between forward and backward");
@@ -276,6 +278,7 @@ Tensor Trial::forward() {
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, p.training, forward_key(), p.tap);
   pass.caches_casts = p.spec.settings.cast_cache, pass.fuses = p.spec.settings.fused;
+  pass.counts = p.cast_counts;
   const Tensor x = p.source.given_to_model(p.x);
   p.output = p.model->forward(pass, x, &p.saved);
   const Shape promised = p.model->output_shape(x.shape());
@@ -300,6 +303,7 @@ void Trial::backward(Gradients earlier) {
   PhaseScope phase("backward");
   Pass pass(p.device, p.policy, p.training, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
   pass.fuses = p.spec.settings.fused;
+  pass.counts = p.cast_counts, pass.casts_tensors = CastOf::gradient;
   pass.recomputed_tap = p.recomputed_tap;
   pass.caches_casts = p.spec.settings.cast_cache;
   pass.accumulate = earlier == Gradients::added;

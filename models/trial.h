@@ -58,6 +58,9 @@ class Trial {
   void set_tap(Tap tap);  // used by every later forward and backward
   // Sees the activations that checkpoint layers compute again in backward, under the names of the first forward.
   void set_recomputed_tap(Tap tap);
+  // Counts the casts of every later forward and backward, but for what a checkpoint computes again; null: no longer. It lives as
+  // long as it is set.
+  void set_cast_counts(CastCounts* counts);
   // model.train() or model.eval() for every later forward and backward: batch norm and dropout. On at first.
   void set_training(bool on);
 

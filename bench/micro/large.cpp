@@ -186,7 +186,7 @@ std::vector<LargeCase> large_cases(DType dtype, int64_t bytes) {
     add_products<Op>(dtype, measured_axes(dtype, sizes), cases);
   } else if constexpr (kIsConvolution<Op>) {
     add_convolutions(dtype, bytes, measured_axes(dtype, sizes), cases);
-  } else if constexpr (kIsOneOf<Op, NormalizeRows, NormalizeRowsBackward, NormalizeRowsBackwardAdd>) {
+  } else if constexpr (kIsOneOf<Op, NormalizeRows, AddNormalizeRows, NormalizeRowsBackward, NormalizeRowsBackwardAdd>) {
     for (const int64_t width : {1024, 4096}) {
       const Shape rows = rows_of(elements, width);
       sizes.image = {rows[0], rows[1], 1, 1}, add();
@@ -201,7 +201,7 @@ std::vector<LargeCase> large_cases(DType dtype, int64_t bytes) {
       add("nhwc-without-addend").addends = {ops_cases::AddendForm::none};
   } else if constexpr (kIsOneOf<Op, Quantize>) {
     for (const char* rule : {"te-current-e4m3", "te-mxfp8-e4m3"}) add(rule).quantized = {{rule}};
-  } else if constexpr (kIsOneOf<Op, Cast>) {
+  } else if constexpr (kIsOneOf<Op, Cast, CountedCast>) {
     for (const DType to : {DType::f32, DType::f16, DType::bf16, DType::e4m3})
       if (to == DType::f32 || dtype == DType::f32) add().cast_to = {to};
   } else if constexpr (kIsOneOf<Op, NarrowIndices>) {

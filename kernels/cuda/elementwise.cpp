@@ -30,6 +30,17 @@ void cast(Device& device, const Cast& op) {
                       array(op.out), op.rounding, op.noise);
 }
 
+Refusal counted_cast_refuses(const Device&, const CountedCast& op) {
+  if (Refusal r = not_plain({&op.events})) return r;
+  return refuses({&op.x}, {&op.x, &op.out});
+}
+void counted_cast(Device& device, const CountedCast& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  if (op.out.dtype() == DType::f64) return launch_cast(cuda.stream(), count(op.x), array(op.x), array(op.out));
+  launch_counted_cast(cuda.stream(), count(op.x), array(op.x), array(op.out), op.events.as<double>());
+}
+
 template <class Row>
 Refusal activation_refuses(const Device&, const Activation<Row>& op) {
   return refuses({&op.x}, {&op.x, &op.out});
@@ -102,6 +113,7 @@ void softmax_backward(Device& device, const SoftmaxCrossEntropyBackward& op) {
 
 void add_elementwise_rows(KernelTable& table) {
   table.of<Cast>().push_back({"cuda", Speed::real, cast_refuses, cast});
+  table.of<CountedCast>().push_back({"cuda", Speed::real, counted_cast_refuses, counted_cast});
   activations::All::each([&]<class Row>() {
     table.of<Activation<Row>>().push_back({"cuda", Speed::real, activation_refuses<Row>, activation<Row>});
     table.of<ActivationBackward<Row>>().push_back(

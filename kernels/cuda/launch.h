@@ -51,6 +51,8 @@ void launch_cast(cudaStream_t, uint32_t n, Array x, Array out);
 // Another rounding than to nearest even; out is not f64. `seed`: of stochastic rounding, whose noise is counted in logical
 // order.
 void launch_cast_rounded(cudaStream_t, const Channels&, Array x, Array out, Rounding rounding, uint64_t seed);
+// counted_cast.cu: the same to nearest even, and what rounding changed is added to events[0..3] (CountedCast). out is not f64.
+void launch_counted_cast(cudaStream_t, uint32_t n, Array x, Array out, double* events);
 void launch_scale(cudaStream_t, uint32_t n, Array x, Array out, double factor);
 // `activation`: its number in the list of activations.h.
 void launch_activation(cudaStream_t, size_t activation, uint32_t n, Array x, Array out);
@@ -170,6 +172,16 @@ struct RowNormArrays {
   Array x, scale, shift, out, mean, inverse;
 };
 void launch_normalize_rows(cudaStream_t, uint32_t rows, const RowNormForm&, const RowNormArrays&, double epsilon);
+// row_norm_sum.cu
+struct RowNormSumArrays {
+  Array a, b, sum;
+  RowNormArrays norm;  // without x
+};
+// sum = a + b, and the norm of it. false: nothing was done, since the rows do not fit registers, an operand does not begin where a
+// vector does, or dtypes differ in another way than as branches of 16 bits and f32 with a sum of f32.
+bool launch_add_normalize_rows(cudaStream_t, uint32_t rows, const RowNormForm&, const RowNormSumArrays&,
+                               double epsilon);
+// row_norm.cu
 struct RowNormBackwardArrays {
   Array x, dy, scale, mean, inverse, dx, dscale, dshift;
   Array addend = {};  // only of launch_normalize_rows_backward_add()

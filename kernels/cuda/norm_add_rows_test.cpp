@@ -1,5 +1,5 @@
-// The gradient of a norm and the addition to it in one kernel: the bits of the two operations, and no other operation where the
-// rows fit registers.
+// A norm and an addition in one kernel, before a norm and after its gradient: the bits of the two operations, and no other operation
+// where the rows fit registers.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -69,6 +69,71 @@ TEST_F(NormAddRows, HaveTheBitsOfANormAndAnAddition) {
       EXPECT_EQ(together, apart) << name;
       EXPECT_EQ(log.entries().size() == 1, form.in_registers) << name;
       EXPECT_EQ(log.entries().back().operation, NormalizeRowsBackwardAdd::name) << name;
+      EXPECT_EQ(log.entries().back().row, "cuda") << name;
+    }
+}
+
+struct SumForm {
+  int64_t rows, width;
+  DType a, b, sum, out;
+  bool in_registers;  // one kernel
+  DType parameters = DType::f32;
+};
+
+TEST_F(NormAddRows, SumBranchesBeforeTheNormWithTheBitsOfAnAddition) {
+  using enum DType;
+  const SumForm forms[] = {{5, 768, bf16, f32, f32, bf16, true},
+                           {5, 768, f32, bf16, f32, bf16, true},
+                           {5, 768, f16, f32, f32, f16, true},
+                           {9, 40, f32, f16, f32, f32, true},
+                           {9, 40, f32, f32, f32, bf16, true},
+                           {9, 40, f32, f32, f32, f32, true},
+                           {7, 40, f16, f16, f16, f16, true},
+                           {3, 1024, bf16, bf16, bf16, bf16, true},
+                           {3, 1024, bf16, bf16, bf16, bf16, true, bf16},
+                           {4, 24, f64, f64, f64, f64, true, f64},
+                           {2, 4096, bf16, f32, f32, bf16, true},
+                           {1, 8192, bf16, bf16, bf16, bf16, true},
+                           {3, 7, f32, f32, f32, f32, false},
+                           {3, 8, f16, bf16, f16, f16, false},
+                           {3, 8, f16, f32, f32, bf16, false},
+                           {3, 8, f32, f32, f32, f64, false}};
+  for (const SumForm& form : forms)
+    for (const bool centred : {true, false}) {
+      const std::string name = std::to_string(form.width) + " " + std::string(name_of(form.a)) + " " +
+                               std::string(name_of(form.b)) + " " + std::string(name_of(form.out)) +
+                               (centred ? " centred" : "");
+      const Shape shape{form.rows, form.width}, entries{form.width}, rows{form.rows};
+      const DType wide = form.sum == f64 ? f64 : f32;
+      const Tensor a = drawn(shape, form.a, 1), b = drawn(shape, form.b, 2), scale = drawn(entries, form.parameters, 4),
+                   shift = centred ? drawn(entries, form.parameters, 5) : Tensor();
+      const auto results = [&](bool together, KernelLog& log) {
+        Tensor sum(gpu(), shape, form.sum), out(gpu(), shape, form.out), inverse(gpu(), rows, wide),
+            mean = centred ? Tensor(gpu(), rows, wide) : Tensor();
+        const AddNormalizeRows op{.a = a,
+                                  .b = b,
+                                  .scale = scale,
+                                  .shift = shift,
+                                  .sum = sum,
+                                  .out = out,
+                                  .mean = mean,
+                                  .inverse = inverse,
+                                  .width = form.width,
+                                  .centred = centred};
+        log.clear();
+        if (together)
+          run(op);
+        else
+          run(op.add()), run(op.norm(sum));
+        std::vector<std::vector<unsigned char>> codes{sum.codes(), out.codes(), inverse.codes()};
+        if (centred) codes.push_back(mean.codes());
+        return codes;
+      };
+      KernelLog log;
+      const auto apart = results(false, log), together = results(true, log);
+      EXPECT_EQ(together, apart) << name;
+      EXPECT_EQ(log.entries().size() == 1, form.in_registers) << name;
+      EXPECT_EQ(log.entries().back().operation, AddNormalizeRows::name) << name;
       EXPECT_EQ(log.entries().back().row, "cuda") << name;
     }
 }

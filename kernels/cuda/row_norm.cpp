@@ -1,4 +1,4 @@
-// Rows of layer norm, RMS norm, group norm and weight norm; their kernels are in row_norm.cu.
+// Rows of layer norm, RMS norm, group norm and weight norm; their kernels are in row_norm.cu and row_norm_sum.cu.
 #include <cstdint>
 #include <initializer_list>
 
@@ -65,6 +65,28 @@ void normalize_backward(Device& device, const NormalizeRowsBackward& op) {
                                   array(op.dx), array(op.dscale), array(op.dshift)});
 }
 
+Refusal sum_refuses(const Device&, const AddNormalizeRows& op) {
+  const std::initializer_list<const Tensor*> images{&op.a, &op.b, &op.sum, &op.out},
+      vectors{&op.scale, &op.shift, &op.mean, &op.inverse};
+  if (Refusal r = not_readable({&op.a, &op.b})) return r;
+  if (Refusal r = refuses_norm(images, vectors)) return r;
+  return not_plain(images);
+}
+// What the kernel does not take is an addition and the norm's own row.
+void normalize_sum(Device& device, const AddNormalizeRows& op) {
+  CudaDevice& cuda = on(device);
+  for (Tensor* one : {&op.sum, &op.out, &op.inverse}) one->materialize(Layout::plain);
+  if (op.centred) op.mean.materialize(Layout::plain);
+  const bool started = launch_add_normalize_rows(
+      cuda.stream(), rows_of(op.norm(op.sum)), form_of(op.norm(op.sum), {&op.shift, &op.scale}),
+      {array(op.a),
+       array(op.b),
+       array(op.sum),
+       {{}, array(op.scale), array(op.shift), array(op.out), array(op.mean), array(op.inverse)}},
+      op.epsilon);
+  if (!started) run_separately(op);
+}
+
 Refusal add_refuses(const Device&, const NormalizeRowsBackwardAdd& op) {
   const std::initializer_list<const Tensor*> images{&op.x, &op.dy, &op.addend, &op.out},
       vectors{&op.scale, &op.mean, &op.inverse, &op.dscale, &op.dshift};
@@ -92,6 +114,7 @@ void backward_add(Device& device, const NormalizeRowsBackwardAdd& op) {
 
 void add_row_norm_rows(KernelTable& table) {
   table.of<NormalizeRows>().push_back({"cuda", Speed::real, normalize_refuses, normalize});
+  table.of<AddNormalizeRows>().push_back({"cuda", Speed::real, sum_refuses, normalize_sum});
   table.of<NormalizeRowsBackward>().push_back({"cuda", Speed::real, normalize_backward_refuses, normalize_backward});
   table.of<NormalizeRowsBackwardAdd>().push_back({"cuda", Speed::real, add_refuses, backward_add});
 }

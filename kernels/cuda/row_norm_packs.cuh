@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cuda/channel_sums.cuh"
@@ -109,12 +110,43 @@ struct SharedParameters {
   }
 };
 
+// What is normalised: rows in memory.
+template <class T>
+struct StoredRows {
+  using Type = T;
+  const T* x;
+  __device__ __forceinline__ Pack<T> load(uint32_t number) const { return load_pack(x, number); }
+};
+// The sum of two, which is rounded and stored on the way.
+template <class Wide, class T, class A, class B>
+struct SummedRows {
+  using Type = T;
+  const A* a;
+  const B* b;
+  T* sum;
+  __device__ __forceinline__ Pack<T> load(uint32_t number) const {
+    constexpr uint32_t N = kPack<T>;
+    const Pack<A, N> left = load_pack_of<N>(a, number);
+    const Pack<B, N> right = load_pack_of<N>(b, number);
+    Wide x[N];
+#pragma unroll
+    for (uint32_t k = 0; k < N; ++k) x[k] = static_cast<Wide>(plain(left[k])) + static_cast<Wide>(plain(right[k]));
+    Neighbours<T, N> rounded;
+    narrow_all<N>(x, rounded.values);
+    rounded.write(sum + number * N);
+    Pack<T> pack;
+    memcpy(&pack.words, rounded.values, sizeof(pack.words));
+    return pack;
+  }
+};
+
 // The rows stay as they were read, so that they need half as many registers if they are of 16 bits. The result has the type
 // of x, or a narrower one. A thread has the same columns of kRows rows, for which it reads parameters of columns once.
-template <class Wide, class T, class Out, uint32_t kPacks, bool kOfWarp, uint32_t kRows, class Parameters>
+template <class Wide, class Rows, class Out, uint32_t kPacks, bool kOfWarp, uint32_t kRows, class Parameters>
 __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
-    normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, const T* x, Parameters parameters, Out* out,
+    normalize_packs(RowNormForm s, uint32_t rows, uint32_t lanes, Rows x, Parameters parameters, Out* out,
                     AnyTyped means, AnyTyped inverses, Wide epsilon) {
+  using T = typename Rows::Type;
   constexpr uint32_t N = kPack<T>;
   static_assert(kRows == 1 || std::is_same_v<Parameters, ColumnParameters<Wide>>);
   __shared__ Wide shared[kMostWarps];
@@ -126,8 +158,8 @@ __global__ void __launch_bounds__(kOfWarp ? kWarpRowThreads : kMostPackThreads)
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r)
     if (r < count)
-      each_pack<kPacks, 1>(
-          me, packs, [&](uint32_t p, uint32_t number) { given[r][p] = load_pack(x, (me.row + r) * all + number); });
+      each_pack<kPacks, 1>(me, packs,
+                           [&](uint32_t p, uint32_t number) { given[r][p] = x.load((me.row + r) * all + number); });
   Wide mean[kRows], inverse[kRows];
   OverRow<Wide> over(me.lanes);
 #pragma unroll
@@ -338,12 +370,13 @@ template <class T>
 constexpr uint32_t kRowsOfThread = sizeof(T) <= 4 ? 2 : 1;
 
 // These return whether they have started a kernel.
-template <class Wide, class T, class Out>
-bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const RowNormArrays& a,
-                           double epsilon) {
+// `x`: begins where a pack does, as all that it writes.
+template <class Wide, class Out, class Rows>
+bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const Rows& x,
+                           const RowNormArrays& a, double epsilon) {
+  using T = typename Rows::Type;
   const RowShape shape = row_shape(rows, s.width, kPack<T>);
-  if (!shape.fits || !parameters_fit<T, Wide>(s, a.scale, a.shift)) return false;
-  if (!starts_pack(a.x.data) || !starts_pack(a.out.data)) return false;
+  if (!shape.fits || !parameters_fit<T, Wide>(s, a.scale, a.shift) || !starts_pack(a.out.data)) return false;
   constexpr DType kWide = kDTypeOf<Wide>;
   const bool columns =
       has_entry_columns(s) && (!a.scale.data || a.scale.dtype == kWide) && (!a.shift.data || a.shift.dtype == kWide);
@@ -351,9 +384,9 @@ bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm
     const auto start = [&](auto rows_of_thread, auto parameters) {
       constexpr uint32_t kRows = rows_of_thread();
       const uint32_t blocks = blocks_for(shape.blocks, kRows);
-      normalize_packs<Wide, T, Out, packs(), of_warp(), kRows><<<blocks, shape.threads, 0, stream>>>(
-          s, rows, shape.lanes, static_cast<const T*>(a.x.data), parameters, static_cast<Out*>(a.out.data),
-          AnyTyped(a.mean), AnyTyped(a.inverse), static_cast<Wide>(epsilon));
+      normalize_packs<Wide, Rows, Out, packs(), of_warp(), kRows>
+          <<<blocks, shape.threads, 0, stream>>>(s, rows, shape.lanes, x, parameters, static_cast<Out*>(a.out.data),
+                                                 AnyTyped(a.mean), AnyTyped(a.inverse), static_cast<Wide>(epsilon));
     };
     if (columns)
       start(std::integral_constant<uint32_t, kRowsOfThread<T>>(),
@@ -362,6 +395,13 @@ bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm
       start(std::integral_constant<uint32_t, 1>(), SharedParameters<Wide>{s, AnyTyped(a.scale), AnyTyped(a.shift)});
   });
   return true;
+}
+
+template <class Wide, class T, class Out>
+bool start_normalize_packs(cudaStream_t stream, uint32_t rows, const RowNormForm& s, const RowNormArrays& a,
+                           double epsilon) {
+  return starts_pack(a.x.data) &&
+         start_normalize_packs<Wide, Out>(stream, rows, s, StoredRows<T>{static_cast<const T*>(a.x.data)}, a, epsilon);
 }
 
 // The gradients of the parameters too if columns are entries.

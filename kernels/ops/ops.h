@@ -55,7 +55,7 @@ using Operations =
                            DelayedScalingStep, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
                            FusedConv2d, AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward,
                            BatchNormInferenceBackward, FusedBatchNorm, FusedBatchNormBackward, NormalizeRows,
-                           NormalizeRowsBackward, NormalizeRowsBackwardAdd>() +
+                           AddNormalizeRows, NormalizeRowsBackward, NormalizeRowsBackwardAdd>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, CopyChannels, Resample2d,
                            Resample2dBackward, Softmax, SoftmaxBackward, MaskScores, Attention, AttentionBackward,
@@ -63,8 +63,8 @@ using Operations =
                            EmbeddingBackward, Dropout, DropoutBackward, LstmCell, LstmCellBackward, Add, Scale,
                            SoftmaxCrossEntropy, SoftmaxCrossEntropyBackward, CrossEntropy, CrossEntropyBackward>() +
              losses_of(losses::All()) + backward_losses_of(losses::All()) +
-             OperationList<CtcLoss, CtcLossBackward, Cast, Reorder, Unscale, GradientNorm, ClipGradients, SgdStep,
-                           AdamStep>());
+             OperationList<CtcLoss, CtcLossBackward, Cast, CountedCast, Reorder, Unscale, GradientNorm, ClipGradients,
+                           SgdStep, AdamStep>());
 template <class Op>
 using KernelList = std::vector<Kernel<Op>>;
 

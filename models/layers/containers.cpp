@@ -26,7 +26,7 @@ class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
   }
 };
 
-class Sequential : public Layer, public FusibleNorm, public SumsGradient {
+class Sequential : public Layer, public FusibleNorm, public SumsInput, public SumsGradient {
  public:
   Sequential(std::string name, std::vector<LayerPtr> layers) : Layer(std::move(name)), layers_(std::move(layers)) {
     for (size_t i = 0; i < layers_.size(); ++i)
@@ -34,7 +34,7 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
   }
 
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
-    return forward_until(layers_.size(), pass, x, saved);
+    return forward_until(layers_.size(), pass, {x, {}}, saved);
   }
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override {
     return backward_from(layers_.size(), pass, dy, saved);
@@ -43,13 +43,17 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
     return !layers_.empty() && layers_.back()->fusible_norm(pass, adds) ? this : nullptr;
   }
   Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& branch, Saved* saved) override {
-    const Tensor y = forward_until(layers_.size() - 1, pass, x, saved);
+    const Tensor y = forward_until(layers_.size() - 1, pass, {x, {}}, saved);
     return layers_.back()->fusible_norm(pass, branch != nullptr)->forward_with_relu(pass, y, branch, saved);
   }
   Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward& branch) override {
     FusibleNorm* last = layers_.back()->fusible_norm(pass, branch != nullptr);
     Tensor dx = last->backward_with_relu(pass, std::move(dy), saved, branch);
     return backward_from(layers_.size() - 1, pass, std::move(dx), saved);
+  }
+  bool can_sum_input(const Pass& pass) const override { return input_sum_at(pass, 0) != nullptr; }
+  Tensor forward_of_sum(Pass& pass, Branches x, std::string_view, Saved* saved, Tensor* sum) override {
+    return forward_until(layers_.size(), pass, std::move(x), saved, sum);
   }
   bool can_sum(const Pass& pass) const override { return first_sum(pass) != nullptr; }
   Tensor backward_and_sum(Pass& pass, const Tensor& dy, Saved& saved, const Tensor& addend) override {
@@ -74,27 +78,38 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
   }
 
  private:
-  Tensor forward_until(size_t end, Pass& pass, const Tensor& x, Saved* saved) {
-    Tensor y = x;
+  // `x`: a sum only if the first layer can sum its input; `sum` gets it then.
+  Tensor forward_until(size_t end, Pass& pass, Branches x, Saved* saved, Tensor* sum = nullptr) {
+    Branches y = std::move(x);
     for (size_t i = 0; i < end; ++i) {
-      if (FusibleRowNorm* norm = norm_before_linear(pass, i)) {
-        y = norm->forward_for(pass, y, "linear", saved);
+      Tensor* own_sum = i == 0 ? sum : nullptr;
+      if (LeavesSum* block = i + 1 < end ? block_before_sum(pass, i) : nullptr) {
+        y = block->forward_branches(pass, std::move(y), saved, own_sum);
+        continue;
+      }
+      FusibleRowNorm* rounding = norm_before_linear(pass, i);
+      if (y.is_sum()) {
+        y = {input_sum_at(pass, i)->forward_of_sum(pass, std::move(y), rounding ? "linear" : "", saved, own_sum), {}};
+        continue;
+      }
+      if (rounding) {
+        y.a = rounding->forward_for(pass, y.a, "linear", saved);
         continue;
       }
       const FusedActivation f = fused_after(pass, i);
       FusibleNorm* norm = norm_before_relu(pass, i);
       if (f == FusedActivation::none && !norm) {
-        y = layers_[i]->forward(pass, y, saved);
+        y.a = layers_[i]->forward(pass, y.a, saved);
         continue;
       }
       if (norm)
-        y = norm->forward_with_relu(pass, y, nullptr, saved);
+        y.a = norm->forward_with_relu(pass, y.a, nullptr, saved);
       else
-        y = linear_at(pass, i)->forward_activated(pass, y, saved, f, linear_at(pass, i + 2) != nullptr);
+        y.a = linear_at(pass, i)->forward_activated(pass, y.a, saved, f, linear_at(pass, i + 2) != nullptr);
       ++i;
-      if (pass.tap) pass.look("activation/" + layers_[i]->name(), y);
+      if (pass.tap) pass.look("activation/" + layers_[i]->name(), y.a);
     }
-    return y;
+    return y.a;
   }
   // `addend`: of the first layer, which sums; empty: none.
   Tensor backward_from(size_t end, Pass& pass, Tensor dx, Saved& saved, const Tensor& addend = {}) {
@@ -126,6 +141,16 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
     return dx;
   }
 
+  // Layer i, if it can compute the sum of branches before it and runs by itself; else null.
+  SumsInput* input_sum_at(const Pass& pass, size_t i) const {
+    if (i >= layers_.size() || norm_before_relu(pass, i)) return nullptr;
+    auto* layer = dynamic_cast<SumsInput*>(layers_[i].get());
+    return layer && layer->can_sum_input(pass) ? layer : nullptr;
+  }
+  // Layer i, if the layer after it computes its sum; else null.
+  LeavesSum* block_before_sum(const Pass& pass, size_t i) const {
+    return input_sum_at(pass, i + 1) ? dynamic_cast<LeavesSum*>(layers_[i].get()) : nullptr;
+  }
   // The first layer, if its backward can add another gradient to its own and runs by itself; else null.
   SumsGradient* first_sum(const Pass& pass) const {
     if (layers_.empty() || norm_before_relu(pass, 0)) return nullptr;
@@ -140,7 +165,9 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
   }
   // Layer i, if it rounds its result for the next layer; else null.
   FusibleRowNorm* norm_before_linear(const Pass& pass, size_t i) const {
-    return linear_at(pass, i + 1) ? dynamic_cast<FusibleRowNorm*>(layers_[i].get()) : nullptr;
+    if (i + 1 >= layers_.size()) return nullptr;
+    const auto* next = dynamic_cast<const FusibleLinear*>(layers_[i + 1].get());
+    return next && next->takes_rounded(pass) ? dynamic_cast<FusibleRowNorm*>(layers_[i].get()) : nullptr;
   }
   // The layer as one that can fuse, or null.
   FusibleLinear* linear_at(const Pass& pass, size_t i) const {
@@ -165,8 +192,8 @@ class Sequential : public Layer, public FusibleNorm, public SumsGradient {
   std::vector<LayerPtr> layers_;
 };
 
-class Residual : public Layer,
-                 public FusibleNorm {  // y = body(x) + shortcut(x); the tap sees the sum under this layer's name
+// y = body(x) + shortcut(x); the tap sees the sum under this layer's name
+class Residual : public Layer, public FusibleNorm, public SumsInput, public LeavesSum {
  public:
   Residual(std::string name, LayerPtr body, LayerPtr shortcut)
       : Layer(std::move(name)), body_(std::move(body)), shortcut_(std::move(shortcut)) {
@@ -174,12 +201,22 @@ class Residual : public Layer,
   }
 
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
-    const Tensor a = body_->forward(pass, x, saved);
+    return summed(pass, forward_branches(pass, {x, {}}, saved, nullptr));
+  }
+  Branches forward_branches(Pass& pass, Branches given, Saved* saved, Tensor* sum) override {
+    Tensor x = given.a, a;
+    if (given.is_sum())
+      a = input_sum(pass)->forward_of_sum(pass, std::move(given), "", saved, &x);
+    else
+      a = body_->forward(pass, x, saved);
+    if (sum) *sum = x;
     const Tensor b = shortcut_ ? shortcut_->forward(pass, x, saved) : x;
     if (saved) saved->keep_spec(x), saved->keep_spec(a), saved->keep_spec(b);
-    Tensor y = pass.sum(pass.input("add", a), pass.input("add", b));
-    if (pass.tap) pass.look("activation/" + name(), y);
-    return y;
+    return {pass.input("add", a), pass.input("add", b), name()};
+  }
+  bool can_sum_input(const Pass& pass) const override { return input_sum(pass) != nullptr; }
+  Tensor forward_of_sum(Pass& pass, Branches x, std::string_view, Saved* saved, Tensor* sum) override {
+    return summed(pass, forward_branches(pass, std::move(x), saved, sum));
   }
 
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override {
@@ -237,6 +274,10 @@ class Residual : public Layer,
   Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
 
  private:
+  SumsInput* input_sum(const Pass& pass) const {
+    auto* body = dynamic_cast<SumsInput*>(body_.get());
+    return body && body->can_sum_input(pass) ? body : nullptr;
+  }
   template <class T>
   static std::vector<T*> both(std::vector<T*> first, const std::vector<T*>& second) {
     first.insert(first.end(), second.begin(), second.end());
@@ -247,6 +288,12 @@ class Residual : public Layer,
 };
 
 }  // namespace
+
+Tensor summed(Pass& pass, Branches x) {
+  Tensor y = pass.sum(x.a, x.b);
+  if (pass.tap) pass.look("activation/" + x.name, y);
+  return y;
+}
 
 LayerPtr flatten(std::string name) { return std::make_unique<Flatten>(std::move(name)); }
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers) {

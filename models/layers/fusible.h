@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "kernels/ops/ops.h"
@@ -20,6 +21,8 @@ class FusibleLinear {
  public:
   virtual ~FusibleLinear() = default;
   virtual bool can_fuse(const Pass& pass) const = 0;
+  // Whether a norm before it may round its result to the dtype that the product reads. Not only of a layer with a bias.
+  virtual bool takes_rounded(const Pass& pass) const = 0;
   // `by_mask`: a linear layer that can fuse comes next, so ReLU is kept as a mask.
   virtual Tensor forward_activated(Pass& pass, const Tensor& x, Saved* saved, FusedActivation f, bool by_mask) = 0;
   // Both: the gradients of this layer, with dy after its activation `after`, or after its product. `before`: the layer before
@@ -45,12 +48,40 @@ class FusibleNorm {
   virtual Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward& branch) = 0;
 };
 
-// A norm of rows. Before a linear layer that can fuse, it rounds its result to the dtype to which that layer would cast it, and
+// A norm of rows. Before a linear layer that takes it, it rounds its result to the dtype to which that layer would cast it, and
 // takes the gradient in that dtype. The bits are those of separate casts; taps see the rounded result.
 class FusibleRowNorm {
  public:
   virtual ~FusibleRowNorm() = default;
   virtual Tensor forward_for(Pass& pass, const Tensor& x, std::string_view next_operation, Saved* saved) = 0;
+};
+
+// What a layer gets: a tensor, or the two branches of a residual block whose sum is still to be computed.
+struct Branches {
+  Tensor a, b;            // b: empty: a is the tensor itself
+  std::string name = {};  // of the block, under which the tap sees the sum
+  bool is_sum() const { return !b.empty(); }
+};
+// The sum, which the tap has seen.
+Tensor summed(Pass& pass, Branches x);
+
+// A norm of rows, or a container that begins with one, that computes the sum of the branches before it too, in one operation.
+// The bits are those of an addition and a norm.
+class SumsInput {
+ public:
+  virtual ~SumsInput() = default;
+  virtual bool can_sum_input(const Pass& pass) const = 0;
+  // What forward() gives for the sum. `next_operation`: as FusibleRowNorm, of a norm; empty: not known. `sum`: gets the sum; null:
+  // not wanted.
+  virtual Tensor forward_of_sum(Pass& pass, Branches x, std::string_view next_operation, Saved* saved, Tensor* sum) = 0;
+};
+
+// A layer whose result is a sum, which it can leave to the layer after it: a residual block.
+class LeavesSum {
+ public:
+  virtual ~LeavesSum() = default;
+  // Of a tensor, or of a sum if this layer is a SumsInput that can. `sum`: as above, that of x.
+  virtual Branches forward_branches(Pass& pass, Branches x, Saved* saved, Tensor* sum) = 0;
 };
 
 // A norm of rows, or a container that begins with one, whose input also goes on beside it, as that of a residual block: in one

@@ -123,8 +123,9 @@ class Linear : public TappedLayer, public FusibleLinear {
     return pass.cast(dx, x.dtype);
   }
 
-  bool can_fuse(const Pass& pass) const override {
-    return pass.fuses && !bias_.is_none() && !pass.policy().products && !casts_layer_inputs(pass.policy());
+  bool can_fuse(const Pass& pass) const override { return takes_rounded(pass) && !bias_.is_none(); }
+  bool takes_rounded(const Pass& pass) const override {
+    return pass.fuses && !pass.policy().products && !casts_layer_inputs(pass.policy());
   }
 
   void bias_gradient_by(Pass& pass, DType computed, const std::function<void(Tensor&)>& compute) override {

@@ -20,7 +20,7 @@ struct RowNorm {
   double epsilon;
 };
 
-class RowNormLayer : public TappedLayer, public FusibleRowNorm, public SumsGradient {
+class RowNormLayer : public TappedLayer, public FusibleRowNorm, public SumsInput, public SumsGradient {
  public:
   // torch.nn.LayerNorm, RMSNorm, GroupNorm: scale 1, shift 0.
   RowNormLayer(const Init& init, std::string name, const RowNorm& norm) : TappedLayer(std::move(name)), norm_(norm) {
@@ -42,38 +42,73 @@ class RowNormLayer : public TappedLayer, public FusibleRowNorm, public SumsGradi
   int64_t width(const Shape& x) const { return norm_.groups ? x[1] / norm_.groups * pixels(x) : norm_.entries; }
 
   Tensor forward_for(Pass& pass, const Tensor& x, std::string_view next_operation, Saved* saved) override {
-    const DType own = result_dtype(pass, x), next = pass.input_dtype(next_operation, own);
-    Tensor y = normalised(pass, x, is_exact_in(own, next) ? next : own, saved);
+    Tensor y = normalised(pass, x, dtype_for(pass, result_dtype(pass, x.dtype()), next_operation), saved);
+    if (pass.tap) pass.look("activation/" + name(), y);
+    return y;
+  }
+  bool can_sum_input(const Pass& pass) const override { return pass.fuses && !casts_layer_inputs(pass.policy()); }
+  Tensor forward_of_sum(Pass& pass, Branches x, std::string_view next_operation, Saved* saved, Tensor* sum) override {
+    const DType dtype = wider(x.a.dtype(), x.b.dtype()), result = result_dtype(pass, dtype),
+                out = next_operation.empty() ? result : dtype_for(pass, result, next_operation);
+    const bool together = pass.input_dtype(norm_.operation, dtype) == dtype && x.a.layout() == Layout::plain &&
+                          x.b.layout() == Layout::plain;
+    const Tensor given = together ? pass.fresh(x.a.shape(), dtype) : summed(pass, std::exchange(x, {}));
+    if (sum) *sum = given;
+    Tensor y = normalised(pass, given, out, saved, std::move(x));
     if (pass.tap) pass.look("activation/" + name(), y);
     return y;
   }
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
-    return normalised(pass, x, result_dtype(pass, x), saved);
+    return normalised(pass, x, result_dtype(pass, x.dtype()), saved);
   }
-  DType result_dtype(const Pass& pass, const Tensor& x) const {
-    return pass.output_dtype(norm_.operation, pass.input_dtype(norm_.operation, x.dtype()));
+  DType result_dtype(const Pass& pass, DType given) const {
+    return pass.output_dtype(norm_.operation, pass.input_dtype(norm_.operation, given));
+  }
+  // That of the operation which reads the result, if no number is lost in the result's own.
+  static DType dtype_for(const Pass& pass, DType own, std::string_view next_operation) {
+    const DType next = pass.input_dtype(next_operation, own);
+    return is_exact_in(own, next) ? next : own;
   }
   // Whether every number of `narrow` is one of `wide`.
   static bool is_exact_in(DType wide, DType narrow) { return wider(wide, narrow) == wide; }
 
-  Tensor normalised(Pass& pass, const Tensor& x_given, DType dtype, Saved* saved) {
-    const Tensor x = pass.plain(pass.input(norm_.operation, x_given));
+  // `branches`: x_given is empty memory for their sum, which needs no cast; without branches: x_given is normalised.
+  Tensor normalised(Pass& pass, const Tensor& x_given, DType dtype, Saved* saved, Branches branches = {}) {
+    const bool sums = branches.is_sum();
+    Tensor x = sums ? x_given : pass.plain(pass.input(norm_.operation, x_given));
     const Tensor scale = pass.weight(norm_.operation, scale_);
     const Tensor shift = norm_.centred ? pass.weight(norm_.operation, shift_) : Tensor();
     const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Shape rows{x.elements() / width(x.shape())};
     Tensor y = pass.fresh(x.shape(), dtype);
     Tensor inverse(pass.device, rows, wide), mean = norm_.centred ? Tensor(pass.device, rows, wide) : Tensor();
-    run(NormalizeRows{.x = x,
-                      .scale = scale,
-                      .shift = shift,
-                      .out = y,
-                      .mean = mean,
-                      .inverse = inverse,
-                      .width = width(x.shape()),
-                      .repeat = pixels(x.shape()),
-                      .centred = norm_.centred,
-                      .epsilon = norm_.epsilon});
+    const NormalizeRows op{.x = x,
+                           .scale = scale,
+                           .shift = shift,
+                           .out = y,
+                           .mean = mean,
+                           .inverse = inverse,
+                           .width = width(x.shape()),
+                           .repeat = pixels(x.shape()),
+                           .centred = norm_.centred,
+                           .epsilon = norm_.epsilon};
+    if (sums) {
+      run(AddNormalizeRows{.a = branches.a,
+                           .b = branches.b,
+                           .scale = scale,
+                           .shift = shift,
+                           .sum = x,
+                           .out = y,
+                           .mean = mean,
+                           .inverse = inverse,
+                           .width = op.width,
+                           .repeat = op.repeat,
+                           .centred = op.centred,
+                           .epsilon = op.epsilon});
+      if (pass.tap) pass.look("activation/" + branches.name, x);
+    } else {
+      run(op);
+    }
     if (!saved) return y;
     saved->keep_spec(x_given), saved->keep(scale), saved->keep(inverse), saved->keep(x);
     if (norm_.centred) saved->keep(mean);

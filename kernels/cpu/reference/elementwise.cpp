@@ -3,6 +3,7 @@
 // order n, h, w.
 #include <cmath>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
@@ -85,6 +86,24 @@ void cast(Device&, const Cast& op) {
   write_codes(op.out, codes);
 }
 
+void counted_cast(Device&, const CountedCast& op) {
+  const std::vector<double> x = read<double>(op.x);
+  settle(op.out, op.x);
+  const DType dtype = op.out.dtype();
+  std::vector<unsigned char> codes(bytes_for(dtype, x.size()));
+  std::vector<double> events = read<double>(op.events);
+  std::mutex mutex;
+  parallel_for(op.x.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    RoundEvents own;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      store(dtype, codes.data(), i, x[i], Rounding::near_even, &own);
+    const std::lock_guard lock(mutex);
+    const uint64_t counts[] = {own.inexact, own.overflow, own.underflow, own.subnormal};
+    for (size_t i = 0; i < events.size(); ++i) events[i] += static_cast<double>(counts[i]);
+  });
+  write_codes(op.out, codes), write(op.events, events);
+}
+
 Refusal refuses_reorder(const Device&, const Reorder& op) {
   if (op.out.layout() == Layout::opaque) return "out has the opaque layout of another row";
   return {};
@@ -111,6 +130,7 @@ void add_elementwise_rows(KernelTable& table) {
     add_row<ActivationBackward<Row>>(table, activation_backward<Row>);
   });
   add_row<Scale>(table, scale), add_row<Add>(table, add_tensors), add_row<Cast>(table, cast);
+  add_row<CountedCast>(table, counted_cast);
   table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder, Repeats::by_construction});
 }
 

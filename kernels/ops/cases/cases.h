@@ -144,6 +144,8 @@ void Cases<FusedBatchNormBackward>::each(const CaseRequest& request, const RunCa
 template <>
 void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case);
 template <>
+void Cases<AddNormalizeRows>::each(const CaseRequest& request, const RunCase<AddNormalizeRows>& run_case);
+template <>
 void Cases<NormalizeRowsBackward>::each(const CaseRequest& request, const RunCase<NormalizeRowsBackward>& run_case);
 template <>
 void Cases<NormalizeRowsBackwardAdd>::each(const CaseRequest& request,
@@ -167,6 +169,8 @@ template <>
 void Cases<Add>::each(const CaseRequest& request, const RunCase<Add>& run_case);
 template <>
 void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case);
+template <>
+void Cases<CountedCast>::each(const CaseRequest& request, const RunCase<CountedCast>& run_case);
 template <>
 void Cases<Reorder>::each(const CaseRequest& request, const RunCase<Reorder>& run_case);
 // sequence.cpp

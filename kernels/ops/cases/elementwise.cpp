@@ -173,23 +173,28 @@ void add_ends_of_range(std::vector<double>& values, DType from, DType to) {
     }
 }
 
+// Numbers of 24 binades, and those next to the ends of the range of `to`.
+Tensor cast_operand(const CaseRequest& request, DType from, DType to, Layout layout) {
+  const Shape& shape = request.axes.cast_shape;
+  return filled_tensor(request, shape, from, layout, [&] {
+    std::vector<double> values = random_values(shape.elements(), 1);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], -static_cast<int>(i % 24));
+    add_ends_of_range(values, from, to);
+    return values;
+  });
+}
+
 }  // namespace
 
 template <>
 void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case) {
   const Axes& axes = request.axes;
-  const Shape& shape = axes.cast_shape;
   for (const DType from : axes.cast_from)
     for (const DType to : axes.cast_to)
       for (const Layout layout : axes.cast_layouts)
         for (const Rounding rounding : axes.roundings) {
-          const Tensor x = filled_tensor(request, shape, from, layout, [&] {
-            std::vector<double> values = random_values(shape.elements(), 1);
-            for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], -static_cast<int>(i % 24));
-            add_ends_of_range(values, from, to);
-            return values;
-          });
-          Tensor out(request.device, shape, to, layout);
+          const Tensor x = cast_operand(request, from, to, layout);
+          Tensor out(request.device, axes.cast_shape, to, layout);
           const uint64_t noise = 77;
           const std::string name =
               text_of({from, to}) + " " + std::string(name_of(layout)) + " " + std::string(name_of(rounding));
@@ -200,6 +205,42 @@ void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case
             result.expect_exact(out, expected, "", ZeroSigns::compared);
           });
         }
+}
+
+namespace {
+
+// What becomes of x as a number of `to`, found with a format of a wider range instead of the events of rounding.
+void add_events(const Format& to, double x, std::vector<double>& events) {
+  if (x == 0 || !std::isfinite(x)) return;
+  const double stored = round_to(to, x), least = std::ldexp(1.0, to.min_exponent());
+  const Format endless{"endless", 11, to.fraction_bits};
+  events[0] += std::fabs(stored) != std::fabs(x);  // e8m0 has no sign
+  events[1] += std::fabs(round_to(endless, x)) > to.max_finite();
+  events[2] += stored == 0;
+  events[3] += stored != 0 && std::fabs(stored) < least;
+}
+
+}  // namespace
+
+template <>
+void Cases<CountedCast>::each(const CaseRequest& request, const RunCase<CountedCast>& run_case) {
+  const Axes& axes = request.axes;
+  for (const DType from : axes.cast_from)
+    for (const DType to : axes.cast_to)
+      for (const Layout layout : axes.cast_layouts) {
+        const Tensor x = cast_operand(request, from, to, layout);
+        Tensor out(request.device, axes.cast_shape, to, layout);
+        const std::vector<double> before{3, 0, 1e6, 7};
+        Tensor events = Tensor::from(request.device, {CountedCast::kEvents}, DType::f64, before);
+        const std::string name = text_of({from, to}) + " " + std::string(name_of(layout));
+        run_case(name, CountedCast{.x = x, .out = out, .events = events}, [&](CaseResult& result) {
+          std::vector<double> expected = x.values(), counts = before;
+          if (to != DType::f64)
+            for (const double value : expected) add_events(format_of(to), value, counts);
+          for (double& value : expected) value = round_to(format_of(to), value);
+          result.expect_exact(out, expected, "", ZeroSigns::compared), result.expect_exact(events, counts, "events");
+        });
+      }
 }
 
 template <>

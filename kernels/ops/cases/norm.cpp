@@ -73,47 +73,96 @@ void each_row_norm(const CaseRequest& request, auto&& f) {
 
 }  // namespace
 
+namespace {
+
+std::vector<double> values_of(const Tensor& tensor) { return tensor.empty() ? std::vector<double>() : tensor.values(); }
+
+// Parameters and results of a norm of x, or of tensors like x.
+struct ForwardOperands {
+  Tensor scale, shift, out, inverse, mean;
+  ForwardOperands(const CaseRequest& request, const Tensor& x, const NormForm& form, DType parameters, DType result,
+                  Layout out_layout)
+      : out(request.device, x.shape(), result, out_layout) {
+    if (form.affine) scale = random_tensor(request, {form.entries}, parameters, Layout::plain, 2);
+    if (form.affine && form.centred) shift = random_tensor(request, {form.entries}, parameters, Layout::plain, 3);
+    const Shape rows{x.elements() / form.width};
+    const DType wide = wide_type(x.dtype());
+    inverse = Tensor(request.device, rows, wide);
+    if (form.centred) mean = Tensor(request.device, rows, wide);
+  }
+  // `xv`: what was normalised, of the dtype `given`.
+  void expect_norm(CaseResult& result, const NormForm& form, const std::vector<double>& xv, DType given,
+                   double epsilon) const {
+    const Format& format = wide_format(given);
+    const std::vector<double> sv = values_of(scale), bv = values_of(shift);
+    std::vector<double> y(xv.size()), slack(xv.size()), m, m_slack, v, v_slack;
+    for (size_t begin = 0; begin < xv.size(); begin += static_cast<size_t>(form.width)) {
+      const RowStatistics s(xv, begin, form, epsilon, format);
+      m.push_back(s.mean), m_slack.push_back(s.mean_slack);
+      v.push_back(s.inverse), v_slack.push_back(s.inverse_slack(format));
+      for (size_t i = begin; i < begin + static_cast<size_t>(form.width); ++i) {
+        const size_t entry = i / static_cast<size_t>(form.repeat) % static_cast<size_t>(form.entries);
+        const double factor = sv.empty() ? 1 : sv[entry], offset = bv.empty() ? 0 : bv[entry];
+        y[i] = factor * (xv[i] - s.mean) * s.inverse + offset;
+        slack[i] = normalised_slack(xv[i], s.mean, s.inverse, factor, offset, s.mean_slack, s.variance_slack, format);
+      }
+    }
+    result.expect_close(out, y, slack, "out"), result.expect_close(inverse, v, v_slack, "inverse");
+    if (form.centred) result.expect_close(mean, m, m_slack, "mean");
+  }
+};
+
+}  // namespace
+
 template <>
 void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase<NormalizeRows>& run_case) {
   each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
                              DType narrow, Layout out_layout) {
-    const Tensor none,
-        scale = form.affine ? random_tensor(request, {form.entries}, parameters, Layout::plain, 2) : none,
-        shift =
-            form.affine && form.centred ? random_tensor(request, {form.entries}, parameters, Layout::plain, 3) : none;
-    const Shape rows{x.elements() / form.width};
-    const DType wide = wide_type(x.dtype());
-    Tensor out(request.device, x.shape(), narrow, out_layout), inverse(request.device, rows, wide);
-    Tensor mean = form.centred ? Tensor(request.device, rows, wide) : Tensor();
+    ForwardOperands of(request, x, form, parameters, narrow, out_layout);
     const NormalizeRows op{.x = x,
-                           .scale = scale,
-                           .shift = shift,
-                           .out = out,
-                           .mean = mean,
-                           .inverse = inverse,
+                           .scale = of.scale,
+                           .shift = of.shift,
+                           .out = of.out,
+                           .mean = of.mean,
+                           .inverse = of.inverse,
                            .width = form.width,
                            .repeat = form.repeat,
                            .centred = form.centred,
                            .summed = form.summed,
                            .epsilon = 1e-3};
+    run_case(name, op, [&](CaseResult& result) { of.expect_norm(result, form, x.values(), x.dtype(), op.epsilon); });
+  });
+}
+
+template <>
+void Cases<AddNormalizeRows>::each(const CaseRequest& request, const RunCase<AddNormalizeRows>& run_case) {
+  each_row_norm(request, [&](const std::string& name, const Tensor& x, const NormForm& form, DType parameters,
+                             DType narrow, Layout out_layout) {
+    if (form.summed) return;  // of weights
+    // With a narrow result, as a linear layer reads it, a branch is one that a linear layer has written.
+    const Tensor a =
+        random_tensor(request, x.shape(), narrow, x.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain, 7);
+    ForwardOperands of(request, x, form, parameters, narrow, out_layout);
+    Tensor sum(request.device, x.shape(), x.dtype(), out_layout);
+    const AddNormalizeRows op{.a = a,
+                              .b = x,
+                              .scale = of.scale,
+                              .shift = of.shift,
+                              .sum = sum,
+                              .out = of.out,
+                              .mean = of.mean,
+                              .inverse = of.inverse,
+                              .width = form.width,
+                              .repeat = form.repeat,
+                              .centred = form.centred,
+                              .epsilon = 1e-3};
     run_case(name, op, [&](CaseResult& result) {
-      const Format& format = wide_format(x.dtype());
-      const std::vector<double> xv = x.values(), sv = scale.empty() ? std::vector<double>() : scale.values(),
-                                bv = shift.empty() ? std::vector<double>() : shift.values();
-      std::vector<double> y(xv.size()), slack(xv.size()), m, m_slack, v, v_slack;
-      for (size_t begin = 0; begin < xv.size(); begin += static_cast<size_t>(form.width)) {
-        const RowStatistics s(xv, begin, form, op.epsilon, format);
-        m.push_back(s.mean), m_slack.push_back(s.mean_slack);
-        v.push_back(s.inverse), v_slack.push_back(s.inverse_slack(format));
-        for (size_t i = begin; i < begin + static_cast<size_t>(form.width); ++i) {
-          const size_t entry = i / static_cast<size_t>(form.repeat) % static_cast<size_t>(form.entries);
-          const double factor = sv.empty() ? 1 : sv[entry], offset = bv.empty() ? 0 : bv[entry];
-          y[i] = factor * (xv[i] - s.mean) * s.inverse + offset;
-          slack[i] = normalised_slack(xv[i], s.mean, s.inverse, factor, offset, s.mean_slack, s.variance_slack, format);
-        }
-      }
-      result.expect_close(out, y, slack, "out"), result.expect_close(inverse, v, v_slack, "inverse");
-      if (form.centred) result.expect_close(mean, m, m_slack, "mean");
+      const std::vector<double> left = a.values(), right = x.values();
+      std::vector<double> y(left.size()), slack(left.size());
+      for (size_t i = 0; i < y.size(); ++i)
+        y[i] = left[i] + right[i], slack[i] = gamma(1, wide_format(x.dtype())) * std::fabs(y[i]);
+      result.expect_close(sum, y, slack, "sum");
+      of.expect_norm(result, form, sum.values(), sum.dtype(), op.epsilon);
     });
   });
 }
@@ -158,7 +207,6 @@ RowGradients expected_gradients(const NormForm& form, const std::vector<double>&
   for (double& one : y.dshift_slack) one *= gamma(uses + 10, format);
   return y;
 }
-std::vector<double> values_of(const Tensor& tensor) { return tensor.empty() ? std::vector<double>() : tensor.values(); }
 
 // Operands of the backward of a norm, as forward leaves them, and its gradients of scale and shift.
 struct BackwardOperands {

@@ -28,6 +28,12 @@ void Cast::check() const {
   need(is_floating(x.dtype()) && is_floating(out.dtype()), name, "both sides must be floating point");
 }
 
+void CountedCast::check() const {
+  check_same_shape(name, x, out);
+  need(is_floating(x.dtype()) && is_floating(out.dtype()), name, "both sides must be floating point");
+  need(events.shape() == Shape{kEvents} && events.dtype() == DType::f64, name, "events are 4 numbers of f64");
+}
+
 void Reorder::check() const {
   check_same_shape(name, x, out);
   need(x.dtype() == out.dtype(), name, "a reorder must keep the dtype");

@@ -6,6 +6,7 @@
 
 #include "kernels/number/format.h"
 #include "kernels/ops/activations.h"
+#include "kernels/ops/operations/list.h"
 #include "kernels/ops/operations/window.h"
 #include "kernels/tensor/tensor.h"
 
@@ -76,6 +77,18 @@ struct Cast {
   uint64_t noise = 0;  // seed of stochastic rounding: element i takes rounding_noise(noise, i) of number/convert.h
   void check() const;
   void visit(auto&& v) const { v.input("x", x), v.output("out", out), v.attribute(rounding); }
+};
+
+// A cast to nearest even that also counts what rounding changed: to events[0..3] it adds how many values were inexact, overflowed,
+// underflowed and became subnormal, as RoundEvents of number/format.h counts them. Nothing is counted of casts to f64.
+struct CountedCast {
+  static constexpr std::string_view name = "counted_cast";
+  static constexpr int64_t kEvents = 4;
+  const Tensor& x;
+  Tensor& out;
+  Tensor& events;  // f64 [kEvents], updated
+  void check() const;
+  void visit(auto&& v) const { v.input("x", x), v.output("out", out), visit_updated(v, "events", events); }
 };
 
 struct Reorder {  // the same values in another layout

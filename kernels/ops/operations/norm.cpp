@@ -68,6 +68,12 @@ void NormalizeRows::check() const {
   vector_of(name, "inverse", inverse, x.elements() / width);
 }
 
+void AddNormalizeRows::check() const {
+  add().check();
+  need(sum.dtype() == a.dtype() || sum.dtype() == b.dtype(), name, "sum has the dtype of a or of b");
+  norm(sum).check();
+}
+
 void NormalizeRowsBackward::check() const {
   check_same_shape(name, x, dy), check_same_shape(name, x, dx);
   const Tensor& any = !scale.empty() ? scale : !dscale.empty() ? dscale : dshift;

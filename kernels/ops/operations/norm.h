@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/ops/operations/elementwise.h"
 #include "kernels/ops/operations/list.h"
 #include "kernels/tensor/tensor.h"
 
@@ -115,6 +116,42 @@ struct NormalizeRows {
     v.input("x", x), v.input("scale", scale), v.input("shift", shift);
     v.output("out", out), v.output("mean", mean), v.output("inverse", inverse);
     v.attribute(width), v.attribute(repeat), v.attribute(centred), v.attribute(summed), v.attribute(epsilon);
+  }
+};
+
+// A sum and its norm, as at the end of one residual block and the start of the next: sum = a + b as by Add, out = the norm of the
+// rounded sum as by NormalizeRows. The numbers are those of the two operations.
+struct AddNormalizeRows {
+  static constexpr std::string_view name = "add_normalize_rows";
+  const Tensor& a;
+  const Tensor& b;      // shape as a
+  const Tensor& scale;  // [n]; empty: 1
+  const Tensor& shift;  // [n]; empty: 0
+  Tensor& sum;          // shape as a, dtype of a or of b
+  Tensor& out;          // shape as a
+  Tensor& mean;         // [rows] f32 (f64 for f64), for backward; empty if not centred
+  Tensor& inverse;      // [rows] likewise
+  int64_t width, repeat = 1;
+  bool centred = true;
+  double epsilon = 1e-5;
+  Add add() const { return {.a = a, .b = b, .out = sum}; }
+  NormalizeRows norm(const Tensor& summed) const {
+    return {.x = summed,
+            .scale = scale,
+            .shift = shift,
+            .out = out,
+            .mean = mean,
+            .inverse = inverse,
+            .width = width,
+            .repeat = repeat,
+            .centred = centred,
+            .epsilon = epsilon};
+  }
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("a", a), v.input("b", b), v.input("scale", scale), v.input("shift", shift);
+    v.output("sum", sum), v.output("out", out), v.output("mean", mean), v.output("inverse", inverse);
+    v.attribute(width), v.attribute(repeat), v.attribute(centred), v.attribute(epsilon);
   }
 };
 
