@@ -168,6 +168,8 @@ void Cases<Add>::each(const CaseRequest& request, const RunCase<Add>& run_case);
 template <>
 void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case);
 template <>
+void Cases<CastTensors>::each(const CaseRequest& request, const RunCase<CastTensors>& run_case);
+template <>
 void Cases<Reorder>::each(const CaseRequest& request, const RunCase<Reorder>& run_case);
 // sequence.cpp
 template <>
