@@ -279,6 +279,13 @@ TEST_P(PassCasts, OfGradientsRunWhenTheyHaveWaitedLongEnough) {
       },
       Error);
   EXPECT_FALSE(is_zero(2));
+  EXPECT_THROW(
+      {
+        GradientCasts casts;
+        casts.add(computed, Tensor(*device_, {3}, DType::f32));
+      },
+      Error)
+      << "what fails at the end reaches the caller";
 }
 
 TEST(ParameterCast, OfALargeTensorIsMadeByItself) {

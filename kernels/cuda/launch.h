@@ -58,7 +58,7 @@ void launch_activation_backward(cudaStream_t, size_t activation, uint32_t n, Arr
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
 
-// cast_tensors.cu. To nearest even, in one launch; 8 KB of parameters, since longer ones take longer to launch.
+// cast_tensors.cu. To nearest even, in one launch, whose parameters are 8 KB that are copied with it.
 constexpr uint32_t kMostCasts = 250;
 struct CastArrays {
   const void* x;
