@@ -57,12 +57,26 @@ Tensor Pass::weight(std::string_view operation, const Param& param, bool shared)
     PurposeScope purpose(Purpose::casts);
     return cast_of(CastOf::weight, param.value, dtype);
   }
-  Tensor& kept = casts_[{param.value.id(), dtype}];
-  if (kept.empty()) {
+  KeptCast& kept = casts_[{param.value.id(), dtype}];
+  if (!std::exchange(kept.is_asked_for, true) && is_cast_with_others(param.value))
+    asked_for_.push_back({&param, dtype});
+  if (kept.tensor.empty()) {
     PurposeScope purpose(Purpose::casts);
-    kept = cast_of(CastOf::weight, param.value, dtype);
+    kept.tensor = cast_of(CastOf::weight, param.value, dtype);
   }
-  return kept;
+  return kept.tensor;
+}
+
+void Pass::cast_ahead(const ParameterCasts& casts) {
+  if (!fuses || !caches_casts || counts || casts.size() < 2) return;
+  PurposeScope purpose(Purpose::casts);
+  std::vector<kernels::CastPair> pairs;
+  for (const ParameterCast& one : casts) {
+    const Tensor& value = one.param->value;
+    pairs.push_back({value, fresh(value.shape(), one.dtype)});
+  }
+  run(CastTensors{.pairs = pairs});
+  for (size_t i = 0; i < casts.size(); ++i) casts_[{casts[i].param->value.id(), casts[i].dtype}].tensor = pairs[i].out;
 }
 
 DType Pass::output_dtype(std::string_view operation, DType input) const {
@@ -84,10 +98,14 @@ void Pass::gradient(Param& param, DType computed, const std::function<void(Tenso
   } else {
     Tensor computed_gradient(device, param.value.shape(), computed);
     compute(computed_gradient);
-    if (!adds)
-      run_cast(CastOf::weight_gradient, computed_gradient, param.grad);
-    else
+    if (adds) {
+      gradient_casts_.run_all();  // what it is added to may wait
       run(Add{.a = param.grad, .b = computed_gradient, .out = param.grad});
+    } else if (fuses && !tap && !counts && is_cast_with_others(param.grad)) {
+      gradient_casts_.add(computed_gradient, param.grad);
+    } else {
+      run_cast(CastOf::weight_gradient, computed_gradient, param.grad);
+    }
   }
   if (tap) look("gradient/" + param.name, param.grad);
 }

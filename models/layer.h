@@ -16,6 +16,7 @@
 #include "kernels/tensor/random.h"
 #include "models/cast_counts.h"
 #include "models/namespaces.h"
+#include "models/pass_casts.h"
 #include "models/policy.h"
 #include "models/quantized_products.h"
 
@@ -55,8 +56,10 @@ class Pass {
   bool recomputes = false;  // a forward that ran before in this step: a checkpoint
   // Casts of parameters are kept until the pass ends. Off, as torch.autocast(cache_enabled=False): each use casts anew.
   bool caches_casts = true;
-  bool fuses = false;  // product and bias, batch norm and ReLU, a norm and the cast of its result are one operation
-  CastCounts* counts = nullptr;               // counts the casts of this pass; null: nobody does
+  // Product and bias, batch norm and ReLU, a norm and the cast of its result are one operation, and so are the casts of gradients:
+  // these may run as late as when the pass ends (pass_casts.h).
+  bool fuses = false;
+  CastCounts* counts = nullptr;  // counts the casts of this pass, which run one by one then; null: nobody does
   CastOf casts_tensors = CastOf::activation;  // what the casts are of, but for those of parameters and their gradients
   ScaleUpdates updates;                       // of delayed scaling, made when the pass ends
 
@@ -72,10 +75,16 @@ class Pass {
   // The same for a parameter; the cast is kept as `caches_casts` says, like autocast's weight cache (purpose `casts`).
   // `shared`: of another layer, which may have another policy.
   Tensor weight(std::string_view operation, const Param& param, bool shared = false);
+  // Casts these parameters as one operation, for weight(), if the pass fuses and keeps casts; else nothing.
+  void cast_ahead(const ParameterCasts& casts);
+  // Those that weight() was asked for, each once: what the next pass of the same kind casts ahead. Not those of large parameters
+  // (is_cast_with_others), nor any of a pass that keeps no casts.
+  const ParameterCasts& casts_asked_for() const { return asked_for_; }
   // The dtype of an operation's output given its (already cast) input.
   DType output_dtype(std::string_view operation, DType input) const;
   // Sets a parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`. The pass stores it as
-  // Param::grad in the wider of policy.grad and the parameter's dtype, and calls the tap.
+  // Param::grad in the wider of policy.grad and the parameter's dtype, and calls the tap. Without a tap, a pass that fuses may
+  // cast it as late as when the pass ends.
   void gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute);
   // The arithmetic of matmul and convolution on operands of this dtype.
   Math math(DType operands) const;
@@ -103,8 +112,14 @@ class Pass {
   Tensor cast_of(CastOf kind, const Tensor& x, DType dtype) const;
   void run_cast(CastOf kind, const Tensor& x, Tensor& out) const;
   const Policy* policy_;
-  std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
-  std::set<const Param*> delivered_;                    // those that have got a gradient in this pass
+  struct KeptCast {
+    Tensor tensor;
+    bool is_asked_for = false;
+  };
+  std::map<std::pair<uint64_t, DType>, KeptCast> casts_;  // by identity of the parameter's memory
+  ParameterCasts asked_for_;
+  GradientCasts gradient_casts_;
+  std::set<const Param*> delivered_;  // those that have got a gradient in this pass
   std::map<std::string, Tensor> waiting_;
 };
 
@@ -119,6 +134,19 @@ class PolicyScope {
  private:
   Pass& pass_;
   const Policy* before_;
+};
+
+// At its start the pass casts ahead what the last pass of the same kind asked for; at its end that becomes what this one asked for.
+class CastAhead {
+ public:
+  CastAhead(Pass& pass, ParameterCasts& of_last) : pass_(pass), of_last_(of_last) { pass.cast_ahead(of_last); }
+  ~CastAhead() { of_last_ = pass_.casts_asked_for(); }
+  CastAhead(const CastAhead&) = delete;
+  CastAhead& operator=(const CastAhead&) = delete;
+
+ private:
+  const Pass& pass_;
+  ParameterCasts& of_last_;
 };
 
 // The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.

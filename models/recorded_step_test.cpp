@@ -70,17 +70,21 @@ TEST_P(RecordedSteps, GiveTheBitsOfLaunchedOnes) {
     for (const char* policy : {"fp32", "amp-fp16", "amp-bf16", "fp16-master", "fp8-delayed"}) {
       if (repeating_ && policy == std::string_view("fp8-delayed"))
         continue;  // its kernels on the CPU read scales as a host
-      TrialSpec of_both = spec(kSmallMlp, policy);
-      of_both.subject = subject;
-      Trial recorded(of_both), launched(of_both);
-      recorded.load_batch(0), launched.load_batch(0);
-      RecordedStep step(recorded);
-      const auto at_first = codes_of(recorded);
-      for (int i = 0; i < 3; ++i) step.run();
-      const int taken = repeating_ ? 6 : 5;  // the repeating device takes one as it records
-      for (int i = 0; i < taken; ++i) launched.forward(), launched.backward(), launched.update();
-      EXPECT_EQ(codes_of(recorded), codes_of(launched)) << subject->id() << " " << policy;
-      EXPECT_NE(codes_of(recorded), at_first) << subject->id() << " " << policy;
+      for (const bool fused : {false, true}) {
+        TrialSpec of_both = spec(kSmallMlp, policy);
+        of_both.subject = subject;
+        of_both.settings.fused = fused;
+        const std::string what = subject->id() + " " + policy + (fused ? " fused" : "");
+        Trial recorded(of_both), launched(of_both);
+        recorded.load_batch(0), launched.load_batch(0);
+        RecordedStep step(recorded);
+        const auto at_first = codes_of(recorded);
+        for (int i = 0; i < 3; ++i) step.run();
+        const int taken = repeating_ ? 6 : 5;  // the repeating device takes one as it records
+        for (int i = 0; i < taken; ++i) launched.forward(), launched.backward(), launched.update();
+        EXPECT_EQ(codes_of(recorded), codes_of(launched)) << what;
+        EXPECT_NE(codes_of(recorded), at_first) << what;
+      }
     }
 }
 

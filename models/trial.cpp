@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -49,6 +50,8 @@ struct Trial::Parts {
   Tap tap, recomputed_tap;
   CastCounts* cast_counts = nullptr;
   bool training = true;  // the mode of forward and backward
+  // Of the last pass, by whether it trained. The first pass of each kind casts one by one.
+  std::map<bool, ParameterCasts> forward_casts, backward_casts;
 
   std::shared_ptr<const HeldOut> held_out;  // shared by all evaluations; empty until the first
   int64_t asked_samples = 0;                // for which it was made; files may have fewer
@@ -280,6 +283,7 @@ Tensor Trial::forward() {
   pass.caches_casts = p.spec.settings.cast_cache, pass.fuses = p.spec.settings.fused;
   pass.counts = p.cast_counts;
   const Tensor x = p.source.given_to_model(p.x);
+  const CastAhead ahead(pass, p.forward_casts[p.training]);
   p.output = p.model->forward(pass, x, &p.saved);
   const Shape promised = p.model->output_shape(x.shape());
   HM_CHECK(p.output.shape() == promised, "subject " + p.spec.subject->id() + ": its output has the shape " +
@@ -310,6 +314,7 @@ void Trial::backward(Gradients earlier) {
   p.pending = false;
   finish_update();
   p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;
+  const CastAhead ahead(pass, p.backward_casts[p.training]);
   p.dx = p.model->backward(pass, p.output_gradient(pass, p.scale * p.spec.settings.loss_factor), p.saved);
   HM_CHECK(p.saved.empty(), "backward did not use everything that forward kept");
   if (!p.dx.empty()) pass.look("gradient/input", p.dx);
@@ -388,6 +393,7 @@ Tensor Trial::infer() {
   PhaseScope phase("evaluation");
   Pass pass(p.device, p.policy, false, p.key, p.tap);
   pass.fuses = p.spec.settings.fused;
+  const CastAhead ahead(pass, p.forward_casts[false]);
   return p.model->forward(pass, p.source.given_to_model(p.x), nullptr);
 }
 

@@ -201,7 +201,7 @@ std::vector<LargeCase> large_cases(DType dtype, int64_t bytes) {
       add("nhwc-without-addend").addends = {ops_cases::AddendForm::none};
   } else if constexpr (kIsOneOf<Op, Quantize>) {
     for (const char* rule : {"te-current-e4m3", "te-mxfp8-e4m3"}) add(rule).quantized = {{rule}};
-  } else if constexpr (kIsOneOf<Op, Cast, CountedCast>) {
+  } else if constexpr (kIsOneOf<Op, Cast, CastTensors, CountedCast>) {
     for (const DType to : {DType::f32, DType::f16, DType::bf16, DType::e4m3})
       if (to == DType::f32 || dtype == DType::f32) add().cast_to = {to};
   } else if constexpr (kIsOneOf<Op, NarrowIndices>) {

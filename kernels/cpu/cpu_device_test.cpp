@@ -29,8 +29,9 @@ bool any_f16(const Operation auto& op) {
 // A cast or a reorder copies numbers with the processor's own conversions and computes nothing.
 template <class Op>
 constexpr bool kMovesOnly =
-    std::is_same_v<Op, Cast> || std::is_same_v<Op, Reorder> || std::is_same_v<Op, CopyChannels> ||
-    std::is_same_v<Op, Permute> || std::is_same_v<Op, NarrowIndices> || std::is_same_v<Op, Embedding>;
+    std::is_same_v<Op, Cast> || std::is_same_v<Op, CastTensors> || std::is_same_v<Op, Reorder> ||
+    std::is_same_v<Op, CopyChannels> || std::is_same_v<Op, Permute> || std::is_same_v<Op, NarrowIndices> ||
+    std::is_same_v<Op, Embedding>;
 
 // All of its operands are f32.
 template <class Op>

@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <ostream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/gpu_testing.h"
@@ -112,6 +115,109 @@ TEST_F(GpuCast, EveryRoundingGivesTheBitsOfEncode) {
                       << ", encode says " << wanted;
       }
     }
+}
+
+// Bit patterns of all kinds, with NaN, infinities and subnormal numbers of both dtypes among them.
+std::vector<uint64_t> patterns(DType dtype, size_t count, uint64_t seed) {
+  const RandomKey key(seed);
+  const uint64_t mask = dtype == DType::f64 ? ~uint64_t{0} : (uint64_t{1} << bits_of(dtype)) - 1;
+  std::vector<uint64_t> codes(count);
+  for (size_t i = 0; i < count; ++i) codes[i] = key.bits(i) & mask;
+  const double ends[] = {65504, 65520, 0x1p-24,  0x1p-25, 448,      464,      61440,
+                         1e39,  -1e39, 0x1p-133, -0.0,    HUGE_VAL, -HUGE_VAL};
+  for (size_t i = 0; i < count && i < std::size(ends); ++i)
+    codes[i] = encode(dtype, ends[(i + seed) % std::size(ends)]);
+  return codes;
+}
+
+class GpuCastLists : public GpuCast {
+ protected:
+  // A pair whose tensors begin so many elements behind multiples of 256 bytes, and the memory that they are parts of.
+  struct Pair {
+    Tensor x, out, memory;
+    int64_t first, count;
+  };
+  Pair pair_of(DType from, DType to, int64_t count, int64_t x_first, int64_t out_first) {
+    const Tensor x = from_codes(from, patterns(from, static_cast<size_t>(x_first + count), ++seed_));
+    Tensor memory(gpu(), {out_first + count + 32}, to);
+    std::vector<unsigned char> bytes(memory.bytes(), kUntouched);
+    gpu().copy_in(memory.data(), bytes.data(), bytes.size());
+    return {x.slice(x_first, count), memory.slice(out_first, count), memory, out_first, count};
+  }
+
+  // As single casts, and nothing beside the results is written.
+  void expect_alike(std::vector<Pair>& pairs, Rounding rounding = Rounding::near_even) {
+    std::vector<CastPair> list;
+    for (const Pair& pair : pairs) list.push_back({pair.x, pair.out, 5 + list.size()});
+    run(CastTensors{.pairs = list, .rounding = rounding});
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const Pair& pair = pairs[i];
+      Tensor single(gpu(), pair.out.shape(), pair.out.dtype());
+      run(Cast{.x = pair.x, .out = single, .rounding = rounding, .noise = list[i].noise});
+      const std::string what = std::string(name_of(pair.x.dtype())) + " to " + std::string(name_of(single.dtype())) +
+                               ", " + std::to_string(pair.count) + " elements from " + std::to_string(pair.first);
+      const std::vector<unsigned char> bytes = pair.memory.codes();
+      std::vector<unsigned char> expected(bytes.size(), kUntouched);
+      std::ranges::copy(single.codes(), expected.begin() + pair.first * static_cast<int64_t>(size_of(single.dtype())));
+      ASSERT_EQ(bytes, expected) << what << " " << name_of(rounding);
+    }
+  }
+
+  uint64_t kernels_of(std::vector<Pair>& pairs) {
+    std::vector<CastPair> list;
+    for (const Pair& pair : pairs) list.push_back({pair.x, pair.out});
+    const auto work = [&] { run(CastTensors{.pairs = list}); };
+    work();
+    return gpu().record(work)->counts().kernels;
+  }
+
+ private:
+  static constexpr unsigned char kUntouched = 0xa5;
+  uint64_t seed_ = 100;
+};
+
+// A block takes 2048 elements, a thread 8 of 16 bytes or more.
+TEST_F(GpuCastLists, HaveTheBitsOfSingleCasts) {
+  for (const DType from : kFloating)
+    for (const DType to : kFloating) {
+      std::vector<Pair> pairs;
+      for (const int64_t count : {1, 7, 8, 9, 2047, 2048, 2049, 5000}) pairs.push_back(pair_of(from, to, count, 0, 0));
+      pairs.push_back(pair_of(from, to, 300, 1, 0)), pairs.push_back(pair_of(from, to, 2100, 0, 3));
+      pairs.push_back(pair_of(from, to, 2100, 5, 7)), pairs.push_back(pair_of(from, to, 33, 16, 16));
+      expect_alike(pairs);
+    }
+}
+
+TEST_F(GpuCastLists, OfManyTensorsOfAllDtypesHaveTheBitsOfSingleCasts) {
+  std::vector<Pair> pairs;
+  for (int i = 0; i < 620; ++i) {
+    const bool is_usual = i % 3 != 0;  // more than 250 of those that are vectors
+    const DType half = i % 2 == 0 ? DType::f16 : DType::bf16;
+    const DType from = is_usual ? (i % 5 < 2 ? half : DType::f32) : kFloating[i % 6];
+    const DType to = is_usual ? (i % 5 < 2 ? DType::f32 : half) : kFloating[i / 6 % 6];
+    pairs.push_back(pair_of(from, to, i % 50 == 0 ? 4100 : 1 + i % 37, 0, i % 4));
+  }
+  expect_alike(pairs);
+}
+
+TEST_F(GpuCastLists, RoundAsSingleCastsInEveryMode) {
+  std::vector<Pair> pairs;
+  for (const DType to : kFloating)
+    pairs.push_back(pair_of(DType::f32, to, 77, 1, 1)), pairs.push_back(pair_of(DType::f64, to, 2050, 0, 0));
+  for (const Rounding rounding : {Rounding::toward_zero, Rounding::near_away, Rounding::stochastic})
+    expect_alike(pairs, rounding);
+}
+
+TEST_F(GpuCastLists, AreOneLaunchForUpTo250Tensors) {
+  std::vector<Pair> pairs;
+  for (int i = 0; i < 250; ++i)
+    pairs.push_back(pair_of(i % 2 == 0 ? DType::f32 : DType::f16, i % 2 == 0 ? DType::bf16 : DType::f32, 1 + i, 0, 0));
+  EXPECT_EQ(kernels_of(pairs), 1u);
+  pairs.push_back(pair_of(DType::f32, DType::bf16, 3, 0, 0));
+  EXPECT_EQ(kernels_of(pairs), 2u);
+  pairs.pop_back();
+  pairs.push_back(pair_of(DType::f32, DType::e4m3, 3, 0, 0));
+  EXPECT_EQ(kernels_of(pairs), 2u) << "dtypes of which no vectors are made";
 }
 
 }  // namespace

@@ -41,6 +41,40 @@ void counted_cast(Device& device, const CountedCast& op) {
   launch_counted_cast(cuda.stream(), count(op.x), array(op.x), array(op.out), op.events.as<double>());
 }
 
+Refusal cast_tensors_refuses(const Device& device, const CastTensors& op) {
+  for (CastPair& pair : op.pairs)
+    if (Refusal r = cast_refuses(device, Cast{.x = pair.x, .out = pair.out})) return r;
+  return {};
+}
+// A launch for up to kMostCasts pairs of one way; of other roundings than to nearest even, which no step asks for, one for
+// each pair.
+void cast_tensors(Device& device, const CastTensors& op) {
+  CudaDevice& cuda = on(device);
+  if (op.rounding != Rounding::near_even) {
+    for (CastPair& pair : op.pairs)
+      cast(device, Cast{.x = pair.x, .out = pair.out, .rounding = op.rounding, .noise = pair.noise});
+    return;
+  }
+  for (const bool as_vectors : {true, false}) {
+    CastBatch batch;
+    uint32_t blocks = 0;
+    const auto flush = [&] {
+      if (batch.count != 0) launch_cast_tensors(cuda.stream(), batch, as_vectors);
+      batch.count = 0, blocks = 0;
+    };
+    for (CastPair& pair : op.pairs) {
+      if (casts_as_vectors(pair.x.dtype(), pair.out.dtype()) != as_vectors) continue;
+      pair.out.materialize(pair.x.layout());
+      const uint32_t elements = count(pair.x), more = blocks_of_cast(elements);
+      if (batch.count == kMostCasts || blocks > UINT32_MAX / 4 - more) flush();
+      batch.tensors[batch.count++] = {pair.x.data(), pair.out.data(), elements,
+                                      blocks,        pair.x.dtype(),  pair.out.dtype()};
+      blocks += more;
+    }
+    flush();
+  }
+}
+
 template <class Row>
 Refusal activation_refuses(const Device&, const Activation<Row>& op) {
   return refuses({&op.x}, {&op.x, &op.out});
@@ -114,6 +148,7 @@ void softmax_backward(Device& device, const SoftmaxCrossEntropyBackward& op) {
 void add_elementwise_rows(KernelTable& table) {
   table.of<Cast>().push_back({"cuda", Speed::real, cast_refuses, cast});
   table.of<CountedCast>().push_back({"cuda", Speed::real, counted_cast_refuses, counted_cast});
+  table.of<CastTensors>().push_back({"cuda", Speed::real, cast_tensors_refuses, cast_tensors});
   activations::All::each([&]<class Row>() {
     table.of<Activation<Row>>().push_back({"cuda", Speed::real, activation_refuses<Row>, activation<Row>});
     table.of<ActivationBackward<Row>>().push_back(

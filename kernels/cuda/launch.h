@@ -60,6 +60,26 @@ void launch_activation_backward(cudaStream_t, size_t activation, uint32_t n, Arr
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
 
+// cast_tensors.cu. To nearest even, in one launch, whose parameters are 8 KB that are copied with it.
+constexpr uint32_t kMostCasts = 250;
+struct CastArrays {
+  const void* x;
+  void* out;
+  uint32_t elements, first_block;
+  DType x_dtype, out_dtype;
+};
+struct CastBatch {
+  uint32_t count = 0;
+  CastArrays tensors[kMostCasts];
+};
+uint32_t blocks_of_cast(uint32_t elements);  // the first block of each is the number of all before
+// Pairs between f32 and a 16-bit dtype, which blocks take as vectors; the others take one element after another.
+constexpr bool casts_as_vectors(DType x, DType out) {
+  const auto is_half = [](DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; };
+  return (x == DType::f32 && is_half(out)) || (is_half(x) && out == DType::f32);
+}
+void launch_cast_tensors(cudaStream_t, const CastBatch&, bool as_vectors);  // all pairs of the batch, or none
+
 // reduce.cu. `scratch` has the wide type: doubles if `wide`, else floats.
 size_t channel_scratch_elements(const Channels&);  // number of wide elements that those below need
 void launch_bias_gradient(cudaStream_t, const Channels&, bool wide, void* scratch, Array dy, Array dbias);

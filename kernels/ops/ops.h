@@ -63,8 +63,8 @@ using Operations =
                            EmbeddingBackward, Dropout, DropoutBackward, LstmCell, LstmCellBackward, Add, Scale,
                            SoftmaxCrossEntropy, SoftmaxCrossEntropyBackward, CrossEntropy, CrossEntropyBackward>() +
              losses_of(losses::All()) + backward_losses_of(losses::All()) +
-             OperationList<CtcLoss, CtcLossBackward, Cast, CountedCast, Reorder, Unscale, GradientNorm, ClipGradients,
-                           SgdStep, AdamStep>());
+             OperationList<CtcLoss, CtcLossBackward, Cast, CastTensors, CountedCast, Reorder, Unscale, GradientNorm,
+                           ClipGradients, SgdStep, AdamStep>());
 template <class Op>
 using KernelList = std::vector<Kernel<Op>>;
 

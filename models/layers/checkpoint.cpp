@@ -1,5 +1,6 @@
 // Gradient checkpointing: forward keeps the input of the body only, and backward computes the body's forward again. As
 // with torch.utils.checkpoint, the second forward changes running statistics a second time, and dropout draws the same.
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +31,7 @@ class Checkpoint : public Layer {
       // Without the tap of the first forward, which has seen these activations.
       Pass repeated(pass.device, pass.policy(), pass.training, key, pass.recomputed_tap);
       repeated.recomputes = true, repeated.caches_casts = pass.caches_casts, repeated.fuses = pass.fuses;
+      const CastAhead ahead(repeated, casts_[pass.training]);
       body_->forward(repeated, x, &again);
     }
     Tensor dx = body_->backward(pass, dy, again);
@@ -45,6 +47,7 @@ class Checkpoint : public Layer {
 
  private:
   LayerPtr body_;
+  std::map<bool, ParameterCasts> casts_;  // of the last repeated forward, by whether the pass trained
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ std::span<const Figure> known_figures() {
        .at = "cast",
        .timed = true,
        .brief = false,
-       .about = "median time of the casts of a hot step"},
+       .about = "median time of the casts of a hot step, without those of many tensors in one (cast_tensors)"},
       {.title = "layouts",
        .metric = "time.operation",
        .at = "reorder",

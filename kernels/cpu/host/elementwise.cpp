@@ -141,6 +141,17 @@ void run_cast(Device&, const Cast& op) {
   out.finish();
 }
 
+Refusal refuses_cast_tensors(const Device& device, const CastTensors& op) {
+  for (CastPair& pair : op.pairs)
+    if (Refusal refusal = refuses_cast(device, Cast{.x = pair.x, .out = pair.out, .rounding = op.rounding}))
+      return refusal;
+  return {};
+}
+
+void run_cast_tensors(Device& device, const CastTensors& op) {
+  for (CastPair& pair : op.pairs) run_cast(device, Cast{.x = pair.x, .out = pair.out});
+}
+
 // Memory as slabs of equal length. Element j of slab i belongs to channel i % blocks * period + j % period.
 struct Slabs {
   int64_t count, length, period, blocks;
@@ -360,6 +371,8 @@ void add_elementwise(KernelTable& table) {
   });
   add_row<Add, refuses_add, run_add>(table), add_row<Scale, refuses_scale, run_scale>(table);
   table.of<Cast>().push_back({"host", Speed::real, refuses_cast, run_cast, Repeats::by_construction});
+  table.of<CastTensors>().push_back(
+      {"host", Speed::real, refuses_cast_tensors, run_cast_tensors, Repeats::by_construction});
   add_row<AddBias, refuses_add_bias, run_add_bias>(table);
   add_row<BiasGradient, refuses_bias_gradient, run_bias_gradient>(table);
 }

@@ -104,6 +104,11 @@ void counted_cast(Device&, const CountedCast& op) {
   write_codes(op.out, codes), write(op.events, events);
 }
 
+void cast_tensors(Device& device, const CastTensors& op) {
+  for (CastPair& pair : op.pairs)
+    cast(device, Cast{.x = pair.x, .out = pair.out, .rounding = op.rounding, .noise = pair.noise});
+}
+
 Refusal refuses_reorder(const Device&, const Reorder& op) {
   if (op.out.layout() == Layout::opaque) return "out has the opaque layout of another row";
   return {};
@@ -131,6 +136,7 @@ void add_elementwise_rows(KernelTable& table) {
   });
   add_row<Scale>(table, scale), add_row<Add>(table, add_tensors), add_row<Cast>(table, cast);
   add_row<CountedCast>(table, counted_cast);
+  add_row<CastTensors>(table, cast_tensors);
   table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder, Repeats::by_construction});
 }
 

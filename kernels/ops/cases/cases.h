@@ -172,6 +172,8 @@ void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case
 template <>
 void Cases<CountedCast>::each(const CaseRequest& request, const RunCase<CountedCast>& run_case);
 template <>
+void Cases<CastTensors>::each(const CaseRequest& request, const RunCase<CastTensors>& run_case);
+template <>
 void Cases<Reorder>::each(const CaseRequest& request, const RunCase<Reorder>& run_case);
 // sequence.cpp
 template <>

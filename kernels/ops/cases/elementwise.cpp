@@ -174,8 +174,7 @@ void add_ends_of_range(std::vector<double>& values, DType from, DType to) {
 }
 
 // Numbers of 24 binades, and those next to the ends of the range of `to`.
-Tensor cast_operand(const CaseRequest& request, DType from, DType to, Layout layout) {
-  const Shape& shape = request.axes.cast_shape;
+Tensor cast_operand(const CaseRequest& request, const Shape& shape, DType from, DType to, Layout layout) {
   return filled_tensor(request, shape, from, layout, [&] {
     std::vector<double> values = random_values(shape.elements(), 1);
     for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], -static_cast<int>(i % 24));
@@ -184,27 +183,52 @@ Tensor cast_operand(const CaseRequest& request, DType from, DType to, Layout lay
   });
 }
 
+void expect_cast(CaseResult& result, const Tensor& x, const Tensor& out, Rounding rounding, uint64_t noise) {
+  std::vector<double> expected = x.values();
+  for (size_t i = 0; i < expected.size(); ++i)
+    expected[i] = round_to(format_of(out.dtype()), expected[i], rounding, nullptr, rounding_noise(noise, i));
+  result.expect_exact(out, expected, "", ZeroSigns::compared);
+}
+
+// f(name, from, to, layout, rounding)
+void each_cast(const Axes& axes, auto f) {
+  for (const DType from : axes.cast_from)
+    for (const DType to : axes.cast_to)
+      for (const Layout layout : axes.cast_layouts)
+        for (const Rounding rounding : axes.roundings)
+          f(text_of({from, to}) + " " + std::string(name_of(layout)) + " " + std::string(name_of(rounding)), from, to,
+            layout, rounding);
+}
+
 }  // namespace
 
 template <>
 void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& run_case) {
-  const Axes& axes = request.axes;
-  for (const DType from : axes.cast_from)
-    for (const DType to : axes.cast_to)
-      for (const Layout layout : axes.cast_layouts)
-        for (const Rounding rounding : axes.roundings) {
-          const Tensor x = cast_operand(request, from, to, layout);
-          Tensor out(request.device, axes.cast_shape, to, layout);
-          const uint64_t noise = 77;
-          const std::string name =
-              text_of({from, to}) + " " + std::string(name_of(layout)) + " " + std::string(name_of(rounding));
-          run_case(name, Cast{.x = x, .out = out, .rounding = rounding, .noise = noise}, [&](CaseResult& result) {
-            std::vector<double> expected = x.values();
-            for (size_t i = 0; i < expected.size(); ++i)
-              expected[i] = round_to(format_of(to), expected[i], rounding, nullptr, rounding_noise(noise, i));
-            result.expect_exact(out, expected, "", ZeroSigns::compared);
-          });
-        }
+  each_cast(request.axes, [&](const std::string& name, DType from, DType to, Layout layout, Rounding rounding) {
+    const Tensor x = cast_operand(request, request.axes.cast_shape, from, to, layout);
+    Tensor out(request.device, x.shape(), to, layout);
+    constexpr uint64_t kNoise = 77;
+    run_case(name, Cast{.x = x, .out = out, .rounding = rounding, .noise = kNoise},
+             [&](CaseResult& result) { expect_cast(result, x, out, rounding, kNoise); });
+  });
+}
+
+// Further tensors are plain, and every other one is cast the other way.
+template <>
+void Cases<CastTensors>::each(const CaseRequest& request, const RunCase<CastTensors>& run_case) {
+  each_cast(request.axes, [&](const std::string& name, DType from, DType to, Layout layout, Rounding rounding) {
+    std::vector<CastPair> pairs;
+    const auto add = [&](const Shape& shape, DType source, DType target, Layout its) {
+      const Tensor x = cast_operand(request, shape, source, target, its);
+      pairs.push_back({x, Tensor(request.device, shape, target, its), 77 + pairs.size()});
+    };
+    add(request.axes.cast_shape, from, to, layout);
+    for (const Shape& shape : request.axes.more_updated)
+      pairs.size() % 2 == 1 ? add(shape, to, from, Layout::plain) : add(shape, from, to, Layout::plain);
+    run_case(name, CastTensors{.pairs = pairs, .rounding = rounding}, [&](CaseResult& result) {
+      for (const CastPair& pair : pairs) expect_cast(result, pair.x, pair.out, rounding, pair.noise);
+    });
+  });
 }
 
 namespace {
@@ -228,7 +252,7 @@ void Cases<CountedCast>::each(const CaseRequest& request, const RunCase<CountedC
   for (const DType from : axes.cast_from)
     for (const DType to : axes.cast_to)
       for (const Layout layout : axes.cast_layouts) {
-        const Tensor x = cast_operand(request, from, to, layout);
+        const Tensor x = cast_operand(request, axes.cast_shape, from, to, layout);
         Tensor out(request.device, axes.cast_shape, to, layout);
         const std::vector<double> before{3, 0, 1e6, 7};
         Tensor events = Tensor::from(request.device, {CountedCast::kEvents}, DType::f64, before);

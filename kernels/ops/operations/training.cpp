@@ -36,6 +36,13 @@ void check_step_flag(std::string_view name, const Tensor& found_inf, std::span<c
 
 }  // namespace
 
+void CastTensors::check() const {
+  for (const CastPair& pair : pairs) {
+    check_same_shape(name, pair.x, pair.out);
+    need(is_floating(pair.x.dtype()) && is_floating(pair.out.dtype()), name, "both sides must be floating point");
+  }
+}
+
 void Unscale::check() const { check_flag(name, found_inf); }
 
 void GradientNorm::check() const { vector_of(name, "norm", norm, 1); }

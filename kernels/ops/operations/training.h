@@ -1,15 +1,34 @@
-// What a training step does with gradients and parameters.
+// What a training step does with all gradients or parameters, or many of them.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "kernels/number/format.h"
 #include "kernels/ops/operations/list.h"
 #include "kernels/ops/optimizers.h"
 #include "kernels/tensor/tensor.h"
 
 namespace halfmark::kernels {
+
+// A tensor and what receives its cast, of the same shape.
+struct CastPair {
+  Tensor x, out;
+  uint64_t noise = 0;  // as of Cast
+};
+
+// What Cast does, for each pair by itself and with the same bits: many small tensors in one launch.
+struct CastTensors {
+  static constexpr std::string_view name = "cast_tensors";
+  std::span<CastPair> pairs;
+  Rounding rounding = Rounding::near_even;
+  void check() const;
+  void visit(auto&& v) const {
+    visit_list(v, pairs, [&](CastPair& pair) { v.input("x", pair.x), v.output("out", pair.out); });
+    v.attribute(rounding);
+  }
+};
 
 // found_inf <- 1 if a value of any gradient is not finite (otherwise unchanged); gradient <- gradient * inverse_scale,
 // including non-finite ones. As torch.amp.GradScaler, it tests gradients before they are unscaled.

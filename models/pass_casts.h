@@ -1,0 +1,48 @@
+// Casts of many parameters or gradients as one operation, for passes that fuse: on a GPU each cast by itself is a launch of some
+// microseconds, which for most of these tensors is longer than the cast takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/ops/ops.h"
+#include "models/namespaces.h"
+
+namespace halfmark::models {
+
+struct Param;
+
+// That a pass reads a parameter in another dtype than it is stored in. It names the parameter and holds no values, so that every
+// pass casts the values of its own time.
+struct ParameterCast {
+  const Param* param;
+  DType dtype;
+};
+using ParameterCasts = std::vector<ParameterCast>;
+
+// A larger tensor is cast by itself, when it is read or computed: its cast takes longer than a launch, and what reads it next
+// finds it in the GPU's level-2 cache.
+bool is_cast_with_others(const Tensor& x);
+
+// Casts of gradients that wait for each other. They run when the pass ends, or before that when those that wait have kMostBytes:
+// so much more memory than with single casts is in use at most, and so much is still in the level-2 cache of a data centre's GPU.
+class GradientCasts {
+ public:
+  static constexpr size_t kMostBytes = size_t{32} << 20;
+
+  GradientCasts();
+  // Runs them. If an exception passes, gradients are left as they were. Throws what an operation throws.
+  ~GradientCasts() noexcept(false);
+  GradientCasts(const GradientCasts&) = delete;
+  GradientCasts& operator=(const GradientCasts&) = delete;
+  void add(const Tensor& computed, const Tensor& gradient);  // gradient <- computed, later
+  void run_all();
+
+ private:
+  std::vector<kernels::CastPair> waiting_;
+  size_t bytes_ = 0;
+  int exceptions_;
+};
+
+}  // namespace halfmark::models
