@@ -276,12 +276,27 @@ TEST_F(SoftwareGpuAllReduce, ACallOfTheLibraryThatFailsIsNamed) {
 
 // In copies, in sums, between them: no other type is examined on what is left.
 TEST_F(SoftwareGpuAllReduce, ALostDeviceEndsTheCommandInOneLine) {
-  for (const int nth : {3, 20, 21, 22, 23, 24, 200})
+  for (const int nth : {1, 2, 3, 4, 5, 6, 7, 8, 100, 101})
+    expect_refused(
+        ran(fmt::format("HALFMARK_SOFTWARE_GPU=sm_90,sm_90 HALFMARK_SOFTWARE_GPU_FAIL=cudaStreamQuery:{}:700", nth),
+            "probe --all-reduce --device cuda:0,cuda:1 --elements 100"),
+        "cudaStreamQuery: cudaErrorIllegalAddress");
+  for (const int nth : {3, 20, 21, 22, 23, 24})
     expect_refused(
         ran(fmt::format("HALFMARK_SOFTWARE_GPU=sm_90,sm_90 HALFMARK_SOFTWARE_GPU_FAIL=cudaStreamSynchronize:{}:700",
                         nth),
             "probe --all-reduce --device cuda:0,cuda:1 --elements 100"),
         "cudaStreamSynchronize: cudaErrorIllegalAddress");
+}
+
+// A rank that fails within a sum leaves the others waiting: the sum is given up.
+TEST_F(SoftwareGpuAllReduce, ARankThatFailsLaterEndsTheCommandInOneLine) {
+  expect_refused(probed(3, "--types f32", "nccl-async-error"),
+                 "rank 2 (cuda:2): ncclAllReduce: remote process exited or there was a network error");
+  expect_refused(probed(2, "", "nccl-async-error"), "rank 1 (cuda:1): ncclAllReduce: remote process exited");
+  expect_refused(probed(2, "", "nccl-stops"), "ncclAllReduce: not ended after 1 s: rank 0 (cuda:0), rank 1 (cuda:1)");
+  expect_refused(probed(2, "", "nccl-never-ends"),
+                 "cuda:0 is lost: its part of a sum does not end, also after ncclCommAbort");
 }
 
 // Every communicator that was made is destroyed.

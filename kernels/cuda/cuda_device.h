@@ -53,6 +53,10 @@ class CudaDevice : public Device {
   std::string lost() override;
   std::optional<DeviceState> state() override;
 
+  // Counts as lost: its work does not end, so nothing waits for it any more.
+  void leave(const std::string& reason) { lost_ = reason; }
+  bool is_lost() const { return !lost_.empty(); }  // as far as is known; lost() waits for the device
+
   // The current device is a property of the thread. Throws Error if the device is lost.
   void activate() const;
   cudaStream_t stream() const { return stream_; }

@@ -82,6 +82,8 @@ endforeach()
 # A device that a test loses, or on which a library cannot be opened, is not used by another test.
 halfmark_software_gpu_test(libraries sm_90,sm_90,sm_90,sm_90 "LibraryRows.*:GemmRows.*")
 halfmark_software_gpu_test(all_reduce sm_90,sm_90,sm_90,sm_90 "AllReduce.*")
+halfmark_software_gpu_test(all_reduce_rank_fails sm_90,sm_90 "AllReduceRankFails.*")
+halfmark_software_gpu_test(all_reduce_never_ends sm_90,sm_90 "AllReduceNeverEnds.*")
 
 halfmark_tests(software_gpu_tests LINK halfmark_software_gpu ${CMAKE_DL_LIBS} DIRECTORIES "${software_gpu}" "${software_gpu}/planted")
 if(TARGET software_gpu_tests)
