@@ -198,6 +198,20 @@ TEST_F(SoftwareGpuAllReduce, HasABusBandwidthWhereTimesMeanSomething) {
   }
 }
 
+TEST_F(SoftwareGpuAllReduce, ATypeThatIsNamedTwiceIsExaminedOnce) {
+  const Ran run = probed(2, "--types bf16,f32,bf16 --json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["all_reduce"].size(), 2u);
+}
+
+TEST_F(SoftwareGpuAllReduce, WritesOneOfEachInTheSingular) {
+  const Ran run = ran("HALFMARK_SOFTWARE_GPU=sm_90,sm_90",
+                      "probe --all-reduce --device cuda:0,cuda:1 --elements 1 --replay 1 --types f32");
+  ASSERT_EQ(run.code, 0) << run.err;
+  for (const char* part : {"(all-reduce of 1 element, ", "in every element, 1 run)", "0-1 in element 0\n"})
+    EXPECT_NE(run.out.find(part), run.out.npos) << part << "\n" << run.out;
+}
+
 // The order of the devices is that of the ranks; they need not be alike.
 TEST_F(SoftwareGpuAllReduce, TakesDevicesInAnyOrder) {
   const Ran run = ran("HALFMARK_SOFTWARE_GPU=sm_90,sm_75,sm_80",
