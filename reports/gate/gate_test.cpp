@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <cstdint>
 #include <string>
 #include <vector>
 
