@@ -34,6 +34,10 @@ double largest_among(const std::vector<double>& values) {
 bool results_agree(const TriedResult& result) {
   const std::vector<double> found = result.found.values(), expected = result.expected.values();
   if (result.exact) return std::ranges::equal(found, expected, same_value);
+  if (result.share > 0)
+    return std::ranges::equal(found, expected, [&](double a, double b) {
+      return std::fabs(a - b) <= result.share * std::fabs(b);  // false for NaN
+    });
   constexpr double kRoundoffs = 8;
   const double of_largest = result.found.dtype() == DType::f64 ? 1e-14 : 1e-5;  // sums in fp64, or in fp32
   const Format& format = format_of(result.found.dtype());
