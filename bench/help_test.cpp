@@ -143,6 +143,24 @@ TEST(Help, TheReadmeListsTheCommandsInTheSameWords) {
   EXPECT_EQ(found, expected);
 }
 
+// What --scaler takes, list explains.
+TEST_F(HelpTest, ScalersWithNumbersAreListed) {
+  const auto rows = nlohmann::json::parse(halfmark("list scalers torch:1024:100 static:3 keras --json").out);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["name"], "keras");
+  EXPECT_EQ(rows[1]["name"], "torch:1024:100");
+  EXPECT_EQ(rows[1]["initial"], 1024);
+  EXPECT_EQ(rows[1]["interval"], 100);
+  EXPECT_EQ(rows[2]["name"], "static:3");
+  EXPECT_EQ(rows[2]["initial"], 3);
+  EXPECT_TRUE(rows[2]["interval"].is_null());
+  for (const char* wrong : {"torch:1024:x", "torc:1024", "none:1", "torch:1:2:3"}) {
+    const Result result = halfmark(std::string("list scalers ") + wrong);
+    EXPECT_EQ(result.code, 2) << wrong;
+    EXPECT_EQ(result.lines(), 1) << result.err;
+  }
+}
+
 TEST_F(HelpTest, CutsNothingOfAListThatIsPiped) {
   const std::string text = halfmark("list policies").out;
   const auto policies = nlohmann::json::parse(halfmark("list policies --json").out);

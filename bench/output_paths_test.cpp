@@ -3,13 +3,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "bench/run/program_testing.h"
 #include "reports/outputs/sample_report.h"
@@ -110,17 +114,21 @@ TEST_F(OutputPaths, ADescriptorThatIsNotForWritingIsRefusedBeforeAnythingIsMeasu
   EXPECT_EQ(read(folder_ / "log"), "earlier\n");
 }
 
-TEST_F(OutputPaths, ATerminalGetsNoControlCharacters) {
-  Report report = timed_report();
-  report.records[0].measurements[0].at = "a\x1B[31mb\xC2\x9B\xE2\x80\xAE\rc";
-  report.save(folder_ / "hostile.json");
+// What the program writes to this descriptor, if that is a terminal of so many columns. Nothing without terminals.
+std::optional<std::string> shown_on_terminal(int descriptor, unsigned short columns, const std::string& own,
+                                             const std::vector<std::string>& arguments, int& code) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) GTEST_SKIP() << "no terminals here";
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return {};
+  const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  std::vector<char*> words = {const_cast<char*>(own.c_str())};
+  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::dup2(::open(::ptsname(terminal), O_RDWR | O_NOCTTY), STDOUT_FILENO);
-    const std::string path = (folder_ / "hostile.json").string(), own = program();
-    ::execl(own.c_str(), own.c_str(), "export", path.c_str(), "--to", "csv", nullptr);
+    const int end = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+    ::ioctl(end, TIOCSWINSZ, &size);
+    ::dup2(end, descriptor);
+    ::execv(own.c_str(), words.data());
     ::_exit(127);
   }
   std::string shown;
@@ -130,11 +138,44 @@ TEST_F(OutputPaths, ATerminalGetsNoControlCharacters) {
   ::close(terminal);
   int status = 0;
   ::waitpid(child, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_TRUE(says(shown, "a\uFFFD[31mb\uFFFD\uFFFD c")) << shown.substr(0, 500);
-  EXPECT_EQ(shown.find('\x1B'), shown.npos);
+  code = WEXITSTATUS(status);
+  return shown;
+}
+
+TEST_F(OutputPaths, ATerminalGetsNoControlCharacters) {
+  Report report = timed_report();
+  report.records[0].measurements[0].at = "a\x1B[31mb\xC2\x9B\xE2\x80\xAE\rc";
+  report.save(folder_ / "hostile.json");
+  int code = 0;
+  const auto shown = shown_on_terminal(STDOUT_FILENO, 0, program(),
+                                       {"export", (folder_ / "hostile.json").string(), "--to", "csv"}, code);
+  if (!shown) GTEST_SKIP() << "no terminals here";
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(says(*shown, "a\uFFFD[31mb\uFFFD\uFFFD c")) << shown->substr(0, 500);
+  EXPECT_EQ(shown->find('\x1B'), shown->npos);
   // Programs get the name as it is.
   EXPECT_TRUE(says(halfmark("export hostile.json --to csv").out, report.records[0].measurements[0].at));
+}
+
+// A long error is one line for programs, and broken between words on a terminal.
+TEST_F(OutputPaths, ATerminalGetsNoLongerLinesThanItHasColumns) {
+  const std::vector<std::string> wrong = {"run", "--policy", "fp23"};
+  const Result one = halfmark("run --policy fp23");
+  EXPECT_EQ(one.code, 2);
+  EXPECT_EQ(one.lines(), 1);
+  ASSERT_GT(one.err.size(), 200u);
+  int code = 0;
+  const auto shown = shown_on_terminal(STDERR_FILENO, 60, program(), wrong, code);
+  if (!shown) GTEST_SKIP() << "no terminals here";
+  EXPECT_EQ(code, 2);
+  std::istringstream lines(*shown);
+  std::string joined;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    EXPECT_LE(line.size(), 60u) << line;
+    joined += (joined.empty() ? "" : " ") + line.substr(line.find_first_not_of(' '));
+  }
+  EXPECT_EQ(joined + "\n", one.err) << "the same words";
 }
 
 }  // namespace

@@ -198,6 +198,20 @@ TEST_F(SoftwareGpuAllReduce, HasABusBandwidthWhereTimesMeanSomething) {
   }
 }
 
+TEST_F(SoftwareGpuAllReduce, ATypeThatIsNamedTwiceIsExaminedOnce) {
+  const Ran run = probed(2, "--types bf16,f32,bf16 --json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(Json::parse(run.out)["all_reduce"].size(), 2u);
+}
+
+TEST_F(SoftwareGpuAllReduce, WritesOneOfEachInTheSingular) {
+  const Ran run = ran("HALFMARK_SOFTWARE_GPU=sm_90,sm_90",
+                      "probe --all-reduce --device cuda:0,cuda:1 --elements 1 --replay 1 --types f32");
+  ASSERT_EQ(run.code, 0) << run.err;
+  for (const char* part : {"(all-reduce of 1 element, ", "in every element, 1 run)", "0-1 in element 0\n"})
+    EXPECT_NE(run.out.find(part), run.out.npos) << part << "\n" << run.out;
+}
+
 // The order of the devices is that of the ranks; they need not be alike.
 TEST_F(SoftwareGpuAllReduce, TakesDevicesInAnyOrder) {
   const Ran run = ran("HALFMARK_SOFTWARE_GPU=sm_90,sm_75,sm_80",
@@ -276,12 +290,27 @@ TEST_F(SoftwareGpuAllReduce, ACallOfTheLibraryThatFailsIsNamed) {
 
 // In copies, in sums, between them: no other type is examined on what is left.
 TEST_F(SoftwareGpuAllReduce, ALostDeviceEndsTheCommandInOneLine) {
-  for (const int nth : {3, 20, 21, 22, 23, 24, 200})
+  for (const int nth : {1, 2, 3, 4, 5, 6, 7, 8, 100, 101})
+    expect_refused(
+        ran(fmt::format("HALFMARK_SOFTWARE_GPU=sm_90,sm_90 HALFMARK_SOFTWARE_GPU_FAIL=cudaStreamQuery:{}:700", nth),
+            "probe --all-reduce --device cuda:0,cuda:1 --elements 100"),
+        "cudaStreamQuery: cudaErrorIllegalAddress");
+  for (const int nth : {3, 20, 21, 22, 23, 24})
     expect_refused(
         ran(fmt::format("HALFMARK_SOFTWARE_GPU=sm_90,sm_90 HALFMARK_SOFTWARE_GPU_FAIL=cudaStreamSynchronize:{}:700",
                         nth),
             "probe --all-reduce --device cuda:0,cuda:1 --elements 100"),
         "cudaStreamSynchronize: cudaErrorIllegalAddress");
+}
+
+// A rank that fails within a sum leaves the others waiting: the sum is given up.
+TEST_F(SoftwareGpuAllReduce, ARankThatFailsLaterEndsTheCommandInOneLine) {
+  expect_refused(probed(3, "--types f32", "nccl-async-error"),
+                 "rank 2 (cuda:2): ncclAllReduce: remote process exited or there was a network error");
+  expect_refused(probed(2, "", "nccl-async-error"), "rank 1 (cuda:1): ncclAllReduce: remote process exited");
+  expect_refused(probed(2, "", "nccl-stops"), "ncclAllReduce: not ended after 1 s: rank 0 (cuda:0), rank 1 (cuda:1)");
+  expect_refused(probed(2, "", "nccl-never-ends"),
+                 "cuda:0 is lost: its part of a sum does not end, also after ncclCommAbort");
 }
 
 // Every communicator that was made is destroyed.

@@ -54,11 +54,16 @@ inline void PrintTo(const FailedCommand& one, std::ostream* out) { *out << one.a
 inline constexpr FailedCommand kFailedCommands[] = {
     {"", "check --device cuda:0 --minutes 0.00001 --matmuls-only --types 'f16>f32+split2' --shape 32x32x256"},
     {"", "probe --device cuda:0 --replay 100 --types 'bf16>f32'"},
-    {"HALFMARK_SOFTWARE_GPU=sm_90,sm_90",
+    {"HALFMARK_SOFTWARE_GPU=sm_90,sm_90 HALFMARK_SOFTWARE_GPU_TIMES=5",
      "probe --all-reduce --device cuda:0,cuda:1 --elements 64 --replay 100 --types bf16"},
     {"", "dump linear/b4_i16_o8/cuda:0/fp16 -o tensors; code=$?; rm -rf tensors; exit $code"},
     {"", "dot --device cuda:0 --a f16 < rows.csv"},
     {"", "plan --device cuda:0 linear/b4_i16_o8"}};
+
+// A sum across devices that is given up.
+inline constexpr FailedRun kFailedSum = {
+    "HALFMARK_SOFTWARE_GPU=sm_90,sm_90",
+    "probe --all-reduce --device cuda:0,cuda:1 --elements 64 --replay 100 --types bf16", "", false};
 
 // For rows.csv.
 inline constexpr const char* kRowsOfDots =
@@ -83,6 +88,7 @@ inline constexpr FirstFailure kFirstFailures[] = {
     {"cublasSetStream_v2:1:14", kFailedRuns[3]},                      // cuBLAS cannot be opened
     {"nvmlDeviceGetCurrentClocksEventReasons:1:13", kFailedRuns[6]},  // a function that older drivers have not
     {"cudaGraphInstantiate:1:801", kFailedRuns[7]},                   // a graph that cannot be run
+    {"ncclCommGetAsyncError:1:6", kFailedSum},                        // a rank that fails within a sum
 };
 
 // What two runs of one case have in common, whichever process measured it.

@@ -395,14 +395,25 @@ TEST_F(SurvivalTest, ResumingAFinishedRunMeasuresNothing) {
   EXPECT_EQ(again.err, "halfmark: report.json is finished: nothing to resume\n");
   EXPECT_TRUE(says(again.out, "records   2: 2 ok")) << "the table of the report";
   EXPECT_EQ(read(folder_ / "report.json"), finished);
-  // A finished report of other cases, another seed or numbers that were changed is not the one to resume.
-  for (const char* other : {" --seed 1", " linear/b8_i8_o16"}) {
-    const Result measured = halfmark(run + other + " --resume");
-    EXPECT_EQ(measured.code, 0);
-    EXPECT_TRUE(says(measured.err, "nothing to resume, because there is no report.json.journal: measuring all cases"));
-    EXPECT_NE(read(folder_ / "report.json"), finished) << other;
-    std::ofstream(folder_ / "report.json") << finished;
-  }
+  // The report of another run is not replaced.
+  const auto expect_kept = [&](const std::string& arguments, const std::string& part) {
+    const std::string before = read(folder_ / "report.json");
+    const Result refused = halfmark(arguments + " --resume");
+    EXPECT_EQ(refused.code, 2) << arguments;
+    EXPECT_EQ(refused.lines(), 1) << refused.err;
+    EXPECT_TRUE(says(refused.err, "report.json: is the report of another run, with " + part)) << refused.err;
+    EXPECT_TRUE(says(refused.err, "name another file with -o, or replace it without --resume"));
+    EXPECT_EQ(read(folder_ / "report.json"), before) << arguments;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json.journal"));
+  };
+  expect_kept(run + " --seed 1", "--seed 0");
+  expect_kept(run + " linear/b8_i8_o16", "other cases (`");
+  expect_kept("run --no-probes --device cpu fp32 linear/b8_i8_o8 error", "other cases (`");
+  std::string elsewhere = finished;
+  elsewhere.replace(elsewhere.find("\"build_type\": \"") + 15, 0, "other ");
+  std::ofstream(folder_ / "report.json") << elsewhere;
+  expect_kept(run, "halfmark.build_type other ");
+  // Numbers that were changed are measured again.
   std::string changed = finished;
   const size_t at = changed.find("\"value\": ") + 9;
   changed.replace(at, changed.find_first_of(",\n}", at) - at, "0.5");

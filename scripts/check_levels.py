@@ -95,7 +95,7 @@ UNITS = {
     "kernels/cuda/software_gpu/block": ("kernels/cuda/software_gpu/control", "kernels/cuda/software_gpu/control_flow"),
     "kernels/cuda/cuda_device": tuple("kernels/cuda/" + part for part in (
         "rows", "blaslt", "blaslt_fused", "blaslt_plan", "blaslt_problem", "blaslt_scaled", "blaslt_scratch", "cublas", "cublas_library",
-        "cublas_trial", "fused", "launch_fused", "cudnn", "cudnn_notes", "cudnn_plan", "direct", "dot", "dot_device",
+        "cublas_trial", "kept_plans", "fused", "launch_fused", "cudnn", "cudnn_notes", "cudnn_plan", "direct", "dot", "dot_device",
         "dot_tcgen05", "elementwise", "counted_cast", "images", "pooling", "reduce", "batch_norm", "trial", "copy", "in_order", "launch_in_order", "row_norm", "row_norm_sum", "resample", "resample_twice", "sequence", "attention",
         "attention_products", "cudnn_attention", "cudnn_attention_sample", "cudnn_trial", "cudnn_graph_plan", "cudnn_norm", "cudnn_norm_plan",
         "cudnn_pool", "cudnn_fused_convolution", "cudnn_statistics",

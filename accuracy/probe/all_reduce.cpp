@@ -14,6 +14,10 @@
 namespace halfmark::accuracy::probe {
 namespace {
 
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 // Of one order: the tree, and how its nodes add.
 struct Examined {
   OrderReport report;
@@ -141,8 +145,19 @@ std::optional<Finding> bandwidth_finding(AllReduceRunner& runner) {
   const auto n = static_cast<double>(runner.ranks());
   const auto bytes = static_cast<double>(bytes_for(runner.dtype(), static_cast<size_t>(runner.elements())));
   return Finding{"bus bandwidth", fmt::format("{:.3g} GB/s", bytes / *seconds * 2 * (n - 1) / n * 1e-9),
-                 fmt::format("{:.0f} bytes in {:.3g} us, x 2 (n - 1) / n; whether the GPUs did other work is not known",
-                             bytes, *seconds * 1e6)};
+                 fmt::format("{} in {:.3g} us, x 2 (n - 1) / n; whether the GPUs did other work is not known",
+                             counted(static_cast<int64_t>(bytes), "byte"), *seconds * 1e6)};
+}
+
+// The ranges of all orders; a text of them can have thousands.
+std::string hash_of_ranges(const std::vector<EqualOrder>& orders) {
+  std::string hash;
+  for (const EqualOrder& order : orders) {
+    for (const ElementRange& range : order.ranges)
+      hash = hash_text(hash, fmt::format("{}-{},", range.first, range.last));
+    hash = hash_text(hash, ";");
+  }
+  return hash;
 }
 
 bool is_equal(const Finding& a, const Finding& b) { return a.parameter == b.parameter && a.value == b.value; }
@@ -166,13 +181,14 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   constexpr size_t kMostOrders = 64;
   std::vector<EqualOrder> orders = runner.orders();
   const size_t found_orders = orders.size();
+  const std::string ranges = hash_of_ranges(orders);
   if (found_orders > kMostOrders) orders.resize(kMostOrders);
   const int64_t mask_runs = runner.runs();
   const Finding runs = runs_finding(runner);
   const auto add_ranks = [&] {
     report.findings.push_back(
         {"ranks", runner.difference().empty() ? "the same bits" : "get different bits",
-         runner.difference().empty() ? fmt::format("in {} runs", runner.runs()) : runner.difference()});
+         runner.difference().empty() ? "in " + counted(runner.runs(), "run") : runner.difference()});
   };
   if (runs.value != kRepeats) {  // what one run shows is no property
     report.findings.push_back({"orders of addition", std::string(kNotObservable), "the bits differ from run to run"});
@@ -183,7 +199,7 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   }
   report.findings.push_back({"orders of addition",
                              found_orders == 1 ? "one in the whole buffer" : fmt::format("{}", found_orders),
-                             fmt::format("masks and units in every element, {} runs{}", mask_runs,
+                             fmt::format("masks and units in every element, {}{}", counted(mask_runs, "run"),
                                          found_orders == orders.size() ? "" : "; only the first 64 are examined")});
 
   const Examined first = examined(runner, orders[0]);
@@ -236,6 +252,7 @@ AllReduceReport examine_all_reduce(std::span<const std::shared_ptr<Device>> devi
   }
   for (const Finding& finding : report.findings)
     report.fingerprint += fmt::format("; {}={}", finding.parameter, finding.value);
+  report.fingerprint += "; ranges=" + ranges;
   report.hash = hash_text(report.fingerprint, answers);
   if (bandwidth) report.findings.push_back(*bandwidth);
   return report;

@@ -76,7 +76,7 @@ struct AllReduceReport {
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<OrderReport> orders;
   std::vector<Finding> findings;
-  std::string fingerprint, hash;  // of orders, findings and answers to fixed questions
+  std::string fingerprint, hash;  // of orders with all their elements, findings and answers to fixed questions
 
   const Finding* find(std::string_view parameter) const;
 };

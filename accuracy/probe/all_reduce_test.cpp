@@ -374,6 +374,26 @@ TEST(AllReduceProbe, ExaminesTheOtherOrdersBriefly) {
   EXPECT_LT(runs_of(8) - runs_of(4), 80);
 }
 
+// Also those that the text of an order does not name.
+TEST(AllReduceProbe, FingerprintsCoverAllRangesOfAnOrder) {
+  const auto alternating = [](int64_t last) {
+    return [last](const std::vector<double>& numbers, const Place& place) {
+      return chain(numbers, static_cast<size_t>(place.at < last ? place.at / 4 % 2 : 0), DType::f32);
+    };
+  };
+  const AllReduceReport one = report_of(alternating(40), 3, DType::f32),
+                        same = report_of(alternating(40), 3, DType::f32),
+                        other = report_of(alternating(36), 3, DType::f32);
+  EXPECT_EQ(one.orders.at(0).elements, "0-3, 8-11, 16-19 and 2 more ranges");
+  EXPECT_EQ(other.orders.at(0).elements, one.orders[0].elements);
+  EXPECT_EQ(one.orders.at(1).elements, "4-7, 12-15, 20-23 and 2 more ranges");
+  EXPECT_EQ(one.hash, same.hash);
+  EXPECT_NE(one.hash, other.hash);
+  EXPECT_NE(one.fingerprint, other.fingerprint);
+  EXPECT_EQ(report_of(halves(DType::f32), 2, DType::f32, 1).find("orders of addition")->evidence,
+            "masks and units in every element, 1 run");
+}
+
 TEST(AllReduceProbe, RefusesASingleDevice) { EXPECT_THROW(report_of(ring(DType::f32), 1, DType::f32), Error); }
 
 }  // namespace

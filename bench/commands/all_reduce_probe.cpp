@@ -68,11 +68,11 @@ Json json_of(const probe::AllReduceReport& report) {
 std::string text_of(const probe::AllReduceReport& report, const TextOptions& options) {
   std::vector<std::string> settings;
   for (const auto& [name, value] : report.settings) settings.push_back(name + "=" + value);
-  std::string text =
-      toned(fmt::format("{} {} (all-reduce of {} elements, {}{}{})", report.devices, report.dtype, report.elements,
-                        report.library, settings.empty() ? "" : ", ", fmt::join(settings, ", ")),
-            Tone::strong, options.colour) +
-      "\n";
+  std::string text = toned(fmt::format("{} {} (all-reduce of {}, {}{}{})", report.devices, report.dtype,
+                                       counted(static_cast<size_t>(report.elements), "element"), report.library,
+                                       settings.empty() ? "" : ", ", fmt::join(settings, ", ")),
+                           Tone::strong, options.colour) +
+                     "\n";
   size_t widest = std::string_view("orders of addition").size(), replayed = 0, replays = 0, with_replay = 0;
   for (const probe::Finding& finding : report.findings) widest = std::max(widest, finding.parameter.size());
   const auto line = [&](std::string_view name, const std::string& what) {
@@ -84,7 +84,7 @@ std::string text_of(const probe::AllReduceReport& report, const TextOptions& opt
   findings({report.findings.begin(), report.findings.begin() + 1});
   for (const probe::OrderReport& one : report.orders) {
     const bool is_found = one.order != probe::kNotObservable;
-    line("  ranks in order", fmt::format("{} in elements {}{}", one.order, one.elements,
+    line("  ranks in order", fmt::format("{} in element{} {}{}", one.order, one.count == 1 ? "" : "s", one.elements,
                                          is_found ? "" : fmt::format("  ({})", one.evidence)));
     for (const probe::Finding& finding : one.findings)
       line("    " + finding.parameter, fmt::format("{}  ({})", finding.value, finding.evidence));

@@ -110,23 +110,44 @@ Json policies_json() {
   return list;
 }
 
+Json scaler_json(std::string_view name, const models::ScalerRow& row, const ScalerSpec& s) {
+  const bool is_dynamic = s.kind == ScalerSpec::Kind::dynamic;
+  const auto if_dynamic = [&](const Json& value) { return is_dynamic ? value : Json(nullptr); };
+  return {{"name", name},
+          {"about", row.about},
+          {"source", row.source},
+          {"initial", s.kind == ScalerSpec::Kind::none ? Json(nullptr) : Json(s.initial)},
+          {"interval", if_dynamic(s.interval)},
+          {"hysteresis", if_dynamic(s.hysteresis)},
+          {"floor", if_dynamic(s.floor)},
+          {"cap", if_dynamic(std::isfinite(s.cap) ? Json(s.cap) : Json(nullptr))},
+          {"stops_at_floor", if_dynamic(s.stops_at_floor)}};
+}
+
 Json scalers_json() {
   Json list = Json::array();
-  for (const models::ScalerRow& row : models::scalers()) {
-    const ScalerSpec& s = row.spec;
-    const bool is_dynamic = s.kind == ScalerSpec::Kind::dynamic;
-    const auto if_dynamic = [&](const Json& value) { return is_dynamic ? value : Json(nullptr); };
-    list.push_back({{"name", row.name},
-                    {"about", row.about},
-                    {"source", row.source},
-                    {"initial", s.kind == ScalerSpec::Kind::none ? Json(nullptr) : Json(s.initial)},
-                    {"interval", if_dynamic(s.interval)},
-                    {"hysteresis", if_dynamic(s.hysteresis)},
-                    {"floor", if_dynamic(s.floor)},
-                    {"cap", if_dynamic(std::isfinite(s.cap) ? Json(s.cap) : Json(nullptr))},
-                    {"stops_at_floor", if_dynamic(s.stops_at_floor)}});
-  }
+  for (const models::ScalerRow& row : models::scalers()) list.push_back(scaler_json(row.name, row, row.spec));
   return list;
+}
+
+// The rows that words name, "torch:1024:100" with its own numbers, as --scaler takes it.
+Json named_scalers(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  Json changed = Json::array();
+  for (const std::string& word : words) {
+    if (word.find(':') == word.npos) {
+      names.push_back(word);
+      continue;
+    }
+    const ScalerSpec spec = models::scaler_of(word);
+    for (const models::ScalerRow& row : models::scalers())
+      if (row.name == word.substr(0, word.find(':'))) changed.push_back(scaler_json(word, row, spec));
+  }
+  Json rows = Json::array();
+  if (!names.empty() || changed.empty())
+    rows = named_rows(scalers_json(), {"name"}, names, "scaler", "halfmark list scalers");
+  rows.insert(rows.end(), changed.begin(), changed.end());
+  return rows;
 }
 
 Json devices_json() {
@@ -302,8 +323,9 @@ void list(const std::string& what, const std::vector<std::string>& words, bool j
   for (const Listing& listing : listings()) {
     const bool is_long = std::ranges::find(kLong, listing.name) != std::end(kLong);
     if (what.empty() ? is_long : listing.name != what) continue;
-    const Json rows =
-        named_rows(listing.json(), listing.keys, words, listing.named, fmt::format("halfmark list {}", what));
+    const Json rows = listing.name == "scalers" ? named_scalers(words)
+                                                : named_rows(listing.json(), listing.keys, words, listing.named,
+                                                             fmt::format("halfmark list {}", what));
     all[std::string(listing.name)] = rows;
     if (!json)
       text += (what.empty() ? heading(std::string(listing.name), options) : "") + listing.text(rows, options) +

@@ -199,7 +199,16 @@ void run_grid(Device& device, const ProbeArguments& arguments, const TextOptions
   for (const std::string& one : refused) fmt::print("{}", wrapped("not supported: ", one, text.width));
 }
 
-void run_probe(const ProbeArguments& arguments) {
+// As in other lists, what is named twice is done once.
+std::vector<std::string> without_repeats(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names)
+    if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+  return all;
+}
+
+void run_probe(ProbeArguments arguments) {
+  arguments.types = without_repeats(arguments.types);
   if (arguments.all_reduce) {
     HM_CHECK(arguments.grid.empty() && arguments.vectors.empty() && arguments.instruction.empty() &&
                  arguments.shape == ProbeArguments{}.shape,

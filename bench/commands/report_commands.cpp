@@ -32,15 +32,8 @@ TextOptions text_options(bool all) {
   options.width = terminal_width(STDOUT_FILENO);
   options.colour = wants_colour(STDOUT_FILENO);
   options.all = all;
+  options.defaults = &default_settings();
   return options;
-}
-
-DefaultSettings default_settings() {
-  DefaultSettings defaults;
-  for (const Harness& harness : all_harnesses())
-    for (const Axis& axis : harness.axes)
-      defaults[std::string(harness.name)][std::string(axis.name)] = axis.values.front();
-  return defaults;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "bench/run/default_device.h"
 #include "bench/run/interruption.h"
 #include "bench/run/isolation.h"
+#include "bench/run/known_names.h"
 #include "bench/run/model_file.h"
 #include "bench/run/name_match.h"
 #include "bench/run/plan.h"
@@ -173,6 +174,7 @@ void run(const RunArguments& arguments, Program& program) {
   TextOptions text;
   text.width = terminal_width(STDOUT_FILENO);
   text.colour = wants_colour(STDOUT_FILENO);
+  text.defaults = &default_settings();
   fmt::print("{}", show({arguments.output, report}, text));
   // A part of a suite may hold skipped cases alone; a selection of a user that measures nothing is a mistake.
   const bool has_all_skipped =

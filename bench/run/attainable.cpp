@@ -216,7 +216,11 @@ const std::vector<MetricRow>& roofline_table() {
        "of the products of a training step as computed, at the type that they multiply (f16-fp16-sums: with fp16 "
        "sums); a "
        "multiply-add is two. Of nvfp4 the zeros that fill a depth are among them"},
-      {"roofline.intensity", "FLOP/B", Better::neither, Kind::information, "work.flops of a step / roofline.bytes"},
+      {"roofline.intensity", "FLOP/B", Better::neither, Kind::information,
+       "work.flops of a step / roofline.bytes: in a roofline the place beside throughput.flops, which counts the same "
+       "FLOP. roofline.share counts roofline.flops in its place, which may be more: products that are computed again "
+       "or "
+       "in several parts, zeros that fill a depth"},
       {"roofline.share", "1", Better::neither, Kind::information,
        "least seconds of a step / time.step; the least: the larger of roofline.flops / roofline.attainable_matmul and "
        "roofline.bytes / roofline.attainable_copy. Above 1 if operands stay in caches; absent where the rate of a type "

@@ -53,6 +53,17 @@ TEST(Attainable, TheShareIsThatOfTheSlowerOfProductsAndBytes) {
   EXPECT_DOUBLE_EQ(number(bound_by_bytes, "roofline.share"), 0.25);
 }
 
+// A step that computes 12 GFLOP for the 6 of its work: the share is of what is computed, the intensity of the work, so that
+// intensity / throughput.flops is still the time of a byte.
+TEST(Attainable, TheShareIsOfWhatIsComputedAndTheIntensityOfTheWork) {
+  Record record = throughput_record("f32");
+  record.measurements.back().value = 12e9;
+  add_roofline(record, rates(1e10, 6e10, 1e12));
+  EXPECT_DOUBLE_EQ(number(record, "roofline.share"), 1);
+  EXPECT_DOUBLE_EQ(number(record, "roofline.intensity"), 12);
+  EXPECT_DOUBLE_EQ(number(record, "roofline.intensity") / (6e9 / 0.2), 0.2 / 5e8);
+}
+
 TEST(Attainable, EmulatedArithmeticHasNoShare) {
   Record record = throughput_record("f16");
   record.kernels.push_back({"matmul", "forward", "f16,f16->f16", "upcast", "emulated", 1, {}});

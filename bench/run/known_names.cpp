@@ -41,6 +41,17 @@ void add_harnesses(const std::vector<Harness>& more) {
   harness_rows().insert(harness_rows().end(), more.begin(), more.end());
 }
 
+const reports::DefaultSettings& default_settings() {
+  static const reports::DefaultSettings all = [] {
+    reports::DefaultSettings defaults;
+    for (const Harness& harness : all_harnesses())
+      for (const Axis& axis : harness.axes)
+        defaults[std::string(harness.name)][std::string(axis.name)] = axis.values.front();
+    return defaults;
+  }();
+  return all;
+}
+
 const Harness& harness_named(std::string_view name) { return named("harness", all_harnesses(), name); }
 
 std::vector<std::string> policy_names() {

@@ -7,6 +7,7 @@
 
 #include "accuracy/accuracy.h"
 #include "bench/namespaces.h"
+#include "reports/text/table.h"
 
 namespace halfmark::bench {
 
@@ -15,6 +16,7 @@ const std::vector<Harness>& all_harnesses();
 bool is_built_in(const Harness& harness);  // not added by a program of another project
 // Adds rows at the end. References and pointers to earlier rows become invalid.
 void add_harnesses(const std::vector<Harness>& more);
+const reports::DefaultSettings& default_settings();   // of all harnesses: the first value of each axis
 const Harness& harness_named(std::string_view name);  // throws Error naming the known ones
 
 std::vector<std::string> policy_names();

@@ -112,20 +112,29 @@ std::string shortened(const std::string& text) { return text.size() <= 60 ? text
 std::optional<Report> RecordStore::finished_report(const std::vector<std::string>& ids) const {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(target_of(output_), ignored)) return std::nullopt;
+  Report report;
   try {
-    Report report = Report::load(output_);
-    const bool is_same = report.run.complete && report.run.seed == header_.run.seed &&
-                         report.run.plan.hash == header_.run.plan.hash && report.run.plan.cases > 0 &&
-                         report.run.shard == header_.run.shard &&
-                         !difference_of(report.environment, header_.environment);
-    if (!is_same || !changed_text(report).empty() || report.records.size() != records_.size()) return std::nullopt;
-    for (size_t place = 0; place < ids.size(); ++place)
-      if (report.records[place].id != ids[place] || !is_complete(report.records[place], processes_))
-        return std::nullopt;
-    return report;
+    report = Report::load(output_);
   } catch (const ReportError&) {  // no report
     return std::nullopt;
   }
+  const auto refuse = [&](const std::string& what) {
+    throw Error(fmt::format(
+        "{}: is the report of another run, with {}; name another file with -o, or replace it without --resume",
+        output_.string(), what));
+  };
+  if (report.run.seed != header_.run.seed) refuse(fmt::format("--seed {}", report.run.seed));
+  if (report.run.plan.hash != header_.run.plan.hash || report.run.shard != header_.run.shard)
+    refuse(fmt::format("other cases (`{}`)", printable(report.run.command)));
+  if (const auto other = difference_of(report.environment, header_.environment))
+    refuse(fmt::format("{} {}, which is {} now (`{}`)", printable(other->key), printable(shortened(other->here)),
+                       printable(shortened(other->there)), printable(report.run.command)));
+  if (!report.run.complete || report.run.plan.cases == 0 || !changed_text(report).empty() ||
+      report.records.size() != records_.size())
+    return std::nullopt;
+  for (size_t place = 0; place < ids.size(); ++place)
+    if (report.records[place].id != ids[place] || !is_complete(report.records[place], processes_)) return std::nullopt;
+  return report;
 }
 
 std::vector<Record> RecordStore::earlier_records(bool resume) const {

@@ -99,6 +99,8 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
   record.numerics = device->numerics();
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  // Rows are chosen once for a case: what an earlier one had no memory to try may fit now.
+  device->dispatch.reset();
   KernelLog log;
   try {
     if (flushes_subnormals())

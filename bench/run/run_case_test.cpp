@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -43,6 +44,17 @@ TEST(RunCase, TakesEachNumberAndCurveOnce) {
     return Findings{{number("own.number", "a"), number("own.number", "b")}, {{.metric = "own.curve", .at = "a"}}};
   }));
   EXPECT_EQ(record.status, Status::ok) << record.reason;
+}
+
+// A row that had no memory to try something in an earlier case may take it now (kernels/cuda/kept_plans.h).
+TEST(RunCase, RowsAreChosenAgain) {
+  const auto device = open_device("cpu");
+  const Harness harness = harness_with([](const TrialSpec&) { return Findings{}; });
+  const Case one{&subject_named("linear/b4_i16_o8"), "cpu", &policy_named("fp32"), &harness, {}};
+  device->dispatch = std::make_shared<int>(1);
+  const std::weak_ptr<void> earlier = device->dispatch;
+  (void)run_case(one, device, 0);
+  EXPECT_TRUE(earlier.expired());
 }
 
 TEST(RunCase, FailsForWhatAReportCannotHold) {

@@ -9,7 +9,9 @@
 
 #include "bench/namespaces.h"
 #include "bench/run/program_name.h"
+#include "bench/run/progress_line.h"
 #include "reports/record/printable.h"
+#include "reports/text/table.h"
 
 namespace halfmark::bench {
 
@@ -35,8 +37,12 @@ std::string fill_standard_streams() {
 
 void complain(const std::string& line) {
   // Not fmt::print, which throws if the stream is closed.
-  const std::string text = fmt::format("{}: {}\n", program_name(), reports::printable(line));
   FILE* const stream = error_was_closed ? stdout : stderr;
+  const int descriptor = ::fileno(stream);
+  const std::string lead = fmt::format("{}: ", program_name()), words = reports::printable(line);
+  // On a terminal long lines are broken between words; programs read one line.
+  const std::string text =
+      ::isatty(descriptor) ? reports::wrapped(lead, words, terminal_width(descriptor)) : lead + words + "\n";
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);
 }

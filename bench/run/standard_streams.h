@@ -10,7 +10,7 @@ namespace halfmark::bench {
 // lost; else empty. A closed standard input is then empty.
 std::string fill_standard_streams();
 
-// Prints one line to standard error, or to standard output if standard error was closed at the start.
+// Prints one line, on a terminal as wide as that, to standard error, or to standard output if standard error was closed at the start.
 void complain(const std::string& line);
 
 }  // namespace halfmark::bench

@@ -169,7 +169,50 @@ TEST_F(AllReduce, WhatACommunicatorSaysLaterIsARefusal) {
   std::vector<Tensor> out = outputs(DType::f32, 6);
   plant("nccl-async-error");
   group->run(in, out, ReduceOp::sum);
-  EXPECT_TRUE(contains(refusal_of([&] { group->wait(); }), "ncclAllReduce: remote process exited"));
+  const size_t last = ranks() - 1;
+  EXPECT_TRUE(refusal_of([&] { group->wait(); })
+                  .starts_with("rank " + std::to_string(last) + " (" + devices_[last]->name() +
+                               "): ncclAllReduce: remote process exited"));
+  // What the other ranks were waiting for is given up: the devices can be used.
+  ::unsetenv("HALFMARK_SOFTWARE_LIBRARIES");
+  for (const auto& device : devices_) EXPECT_EQ(device->lost(), "");
+  const auto next = all_reduce_group(devices_);
+  next->run(in, out, ReduceOp::sum);
+  next->wait();
+  EXPECT_EQ(out[0].values()[0], sum_of_ranks());
+}
+
+TEST_F(AllReduce, ASumThatDoesNotEndIsGivenUp) {
+  const std::vector<Tensor> in = inputs(DType::f32, 6);
+  std::vector<Tensor> out = outputs(DType::f32, 6);
+  {
+    const auto group = all_reduce_group(devices_);
+    plant("nccl-stops");
+    group->run(in, out, ReduceOp::sum);
+    EXPECT_TRUE(error_of([&] {
+                  group->wait();
+                }).starts_with("ncclAllReduce: not ended after 1 s: rank 0 (cuda:0), rank 1 (cuda:1)"));
+    for (const auto& device : devices_) EXPECT_EQ(device->lost(), "");
+  }
+  {
+    const auto group = all_reduce_group(devices_);  // that nobody waits for
+    group->run(in, out, ReduceOp::sum);
+  }
+  for (const auto& device : devices_) EXPECT_EQ(device->lost(), "");
+}
+
+TEST_F(AllReduce, HasTheTimeOfTheFirstDevice) {
+  const auto group = all_reduce_group(devices_);
+  const std::vector<Tensor> in = inputs(DType::f32, 6);
+  std::vector<Tensor> out = outputs(DType::f32, 6);
+  const auto work = [&] { group->run(in, out, ReduceOp::sum); };
+  const auto seconds = group->time_after_pause(0.5, work);
+  ASSERT_TRUE(seconds.has_value());
+  EXPECT_GT(*seconds, 0);
+  EXPECT_EQ(out[0].values()[0], sum_of_ranks());
+  plant("nccl-async-error");
+  EXPECT_TRUE(
+      contains(refusal_of([&] { (void)group->time_after_pause(0.5, work); }), "ncclAllReduce: remote process exited"));
 }
 
 TEST_F(AllReduce, RefusesWhatAnOlderVersionDoesNotHave) {
@@ -226,9 +269,41 @@ TEST_F(AllReduce, ThatALostDeviceTakesPartInIsAnError) {
   group->run(unwritten, large, ReduceOp::sum);
   const std::string first = error_of([&] { group->wait(); });
   EXPECT_TRUE(first.starts_with("cuda:0 is lost: cudaS")) << first;
+  EXPECT_TRUE(contains(first, "(rank 0 (cuda:0): cudaStreamQuery: ")) << first;
   const std::string second = error_of([&] { (void)all_reduce_group(devices_); });
   EXPECT_TRUE(second.starts_with("cuda:0 is lost: ")) << second;
   EXPECT_FALSE(devices_[0]->lost().empty());
+}
+
+// Each loses devices, and so has a process of its own (software_gpu.cmake).
+class AllReduceRankFails : public AllReduce {};
+class AllReduceNeverEnds : public AllReduce {};
+
+TEST_F(AllReduceRankFails, ARankThatFailsIsNamedAndEndsWhatTheOthersWaitFor) {
+  if (devices_[0]->numerics().empty()) GTEST_SKIP() << "not on a GPU";
+  const auto group = all_reduce_group(devices_);
+  std::vector<Tensor> in, out = outputs(DType::f32, 1 << 20);
+  for (size_t r = 0; r < ranks(); ++r)
+    in.push_back(r == 1 ? Tensor(*devices_[r], {1 << 20}, DType::f32)  // not written
+                        : Tensor::zeros(*devices_[r], {1 << 20}, DType::f32));
+  group->run(in, out, ReduceOp::sum);
+  const std::string first = error_of([&] { group->wait(); });
+  EXPECT_TRUE(first.starts_with("cuda:1 is lost: cudaS")) << first;
+  EXPECT_TRUE(contains(first, "(rank 1 (cuda:1): cudaStreamQuery: ")) << first;
+  EXPECT_EQ(devices_[0]->lost(), "");
+}
+
+// What not even ncclCommAbort ends is left to the end of the process.
+TEST_F(AllReduceNeverEnds, ADeviceWhoseSumNeverEndsIsLeft) {
+  if (devices_[0]->numerics().empty()) GTEST_SKIP() << "not on a GPU";
+  const auto group = all_reduce_group(devices_);
+  const std::vector<Tensor> in = inputs(DType::f32, 6);
+  std::vector<Tensor> out = outputs(DType::f32, 6);
+  plant("nccl-never-ends");
+  group->run(in, out, ReduceOp::sum);
+  const std::string first = error_of([&] { group->wait(); });
+  EXPECT_TRUE(first.starts_with("cuda:0 is lost: its part of a sum does not end, also after ncclCommAbort")) << first;
+  EXPECT_THROW(devices_[0]->synchronize(), Error);
 }
 
 }  // namespace

@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/blaslt_scratch.h"
 #include "kernels/cuda/hardware.h"
+#include "kernels/cuda/kept_plans.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/trial.h"
 
@@ -278,6 +278,7 @@ class Plan final : public BlasltPlan {
       const auto multiply = [&] { check(status_of(), "cublasLtMatmul"); };
       const cublasStatus_t status = status_of();
       wait_for(device);  // a fault of the device is no refusal
+      if (status == CUBLAS_STATUS_ALLOC_FAILED) device.note_shortage();
       if (status != CUBLAS_STATUS_SUCCESS) {
         refusal_ = std::string("failed when it was tried: cublasLtMatmul: ") + cublasLtGetStatusString(status);
         others_ += "; number " + std::to_string(candidate.place) + " " + refusal_;
@@ -382,8 +383,6 @@ class Plan final : public BlasltPlan {
   std::string untried_;  // why there is no scratch memory
 };
 
-using Plans = std::unordered_map<Signature, std::unique_ptr<BlasltPlan>, SignatureHash>;
-
 }  // namespace
 
 std::unique_ptr<BlasltPlan> make_blaslt_plan(CudaDevice& device, const BlasltProblem& problem) {
@@ -393,12 +392,9 @@ std::unique_ptr<BlasltPlan> make_blaslt_plan(CudaDevice& device, const BlasltPro
 
 const BlasltPlan& blaslt_plan(const Device& device, const Signature& key, const BlasltProblem& problem) {
   const CudaDevice& cuda = of(device);
-  if (!cuda.blaslt_plans) cuda.blaslt_plans = std::make_shared<Plans>();
-  auto& plans = *static_cast<Plans*>(cuda.blaslt_plans.get());
-  if (const auto found = plans.find(key); found != plans.end()) return *found->second;
-  // A plan is tried on the device, which does not change what the device is.
-  auto plan = make_blaslt_plan(const_cast<CudaDevice&>(cuda), problem);
-  return *plans.emplace(key, std::move(plan)).first->second;
+  return plans_in<BlasltPlan>(cuda.blaslt_plans).of(cuda, key, [&](CudaDevice& tried_on) {
+    return make_blaslt_plan(tried_on, problem);
+  });
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -68,7 +68,7 @@ Refusal refuses_gemm(const Device& device, const Op& op) {
   if (Refusal r = problem_for(of(device), op, problem)) return r;
   try {
     const CublasTrial& trial = trial_of(of(device), op, problem);
-    if (!trial.refusal.empty()) return trial.refusal;
+    if (!trial.refusal().empty()) return trial.refusal();
   } catch (const Error& error) {  // it cannot be opened
     throw_if_lost(of(device), error);
     return error.what();

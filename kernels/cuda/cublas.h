@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 
 #include "kernels/cuda/blaslt_plan.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/kept_plans.h"
 
 namespace halfmark::kernels::cuda {
 
@@ -32,7 +32,8 @@ struct CublasPointers {
 
 // What a problem came to when it was tried once on scratch memory.
 struct CublasTrial {
-  std::string refusal, choice;
+  std::string broken, choice;
+  const std::string& refusal() const { return broken; }  // empty if it computes what was promised
 };
 
 class Cublas {
@@ -46,7 +47,7 @@ class Cublas {
   cublasStatus_t multiply(const CublasProblem& problem, const CublasPointers& pointers) const;
   const std::string& version() const { return version_; }
 
-  std::unordered_map<Signature, CublasTrial, SignatureHash> trials;
+  KeptPlans<CublasTrial> trials;
 
  private:
   using Create = cublasStatus_t (*)(cublasHandle_t*);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,7 @@ Tried try_once(CudaDevice& device, const Cublas& cublas, const CublasProblem& pr
   trial.set(a, size_of(in), kTriedByte), trial.set(b, size_of(in), second);
   const cublasStatus_t status = cublas.multiply(problem, {.a = a, .b = b, .out = result});
   wait_for(device);  // a fault of the device is no refusal
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) device.note_shortage();
   check(status, problem.is_batched ? "cublasGemmStridedBatchedEx" : "cublasGemmEx");
   unsigned char bytes[8] = {};
   device.copy_out(bytes, result, size_of(out));
@@ -71,19 +73,19 @@ std::string text_of(const CublasProblem& problem, const Cublas& cublas) {
 
 const CublasTrial& cublas_trial(const CudaDevice& device, const Signature& key, const CublasProblem& problem) {
   Cublas& cublas = cublas_of(device);
-  if (const auto found = cublas.trials.find(key); found != cublas.trials.end()) return found->second;
-  CublasTrial result;
-  try {
-    device.activate();
-    // A trial runs on the device, which does not change what the device is.
-    const Tried tried = try_once(const_cast<CudaDevice&>(device), cublas, problem);
-    result.refusal = broken_by(problem, tried);
-    result.choice = text_of(problem, cublas);
-  } catch (const Error& error) {
-    throw_if_lost(device, error);
-    result.refusal = std::string("failed when it was tried: ") + error.what();
-  }
-  return cublas.trials.emplace(key, std::move(result)).first->second;
+  return cublas.trials.of(device, key, [&](CudaDevice& tried_on) {
+    auto result = std::make_unique<CublasTrial>();
+    try {
+      tried_on.activate();
+      const Tried tried = try_once(tried_on, cublas, problem);
+      result->broken = broken_by(problem, tried);
+      result->choice = text_of(problem, cublas);
+    } catch (const Error& error) {
+      throw_if_lost(tried_on, error);
+      result->broken = std::string("failed when it was tried: ") + error.what();
+    }
+    return result;
+  });
 }
 
 }  // namespace halfmark::kernels::cuda

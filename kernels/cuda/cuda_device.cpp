@@ -215,12 +215,23 @@ void* CudaDevice::allocate(size_t bytes) {
   if (!memory) {
     size_t available = 0, total = 0;
     ignore(cudaMemGetInfo(&available, &total));
+    note_shortage();
     throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) +
                 " of " + std::to_string(total) + " B are free");
   }
   block_sizes_.emplace(memory, size);
   if (recording_) graph_blocks_.emplace(memory, recording_);
   return memory;
+}
+
+size_t CudaDevice::bytes_available() const {
+  if (recording_ || is_lost()) return 0;
+  activate();
+  size_t available = 0, total = 0;
+  const cudaError_t status = cudaMemGetInfo(&available, &total);
+  ignore(status);
+  for (const auto& [size, memory] : free_) available += size;
+  return available;
 }
 
 void* CudaDevice::new_block(size_t size) {

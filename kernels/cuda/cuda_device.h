@@ -53,6 +53,15 @@ class CudaDevice : public Device {
   std::string lost() override;
   std::optional<DeviceState> state() override;
 
+  // Counts as lost: its work does not end, so nothing waits for it any more.
+  void leave(const std::string& reason) { lost_ = reason; }
+  bool is_lost() const { return !lost_.empty(); }  // as far as is known; lost() waits for the device
+
+  // How often memory was missing. A library that has none for itself counts too.
+  int shortages() const { return shortages_; }
+  void note_shortage() const { ++shortages_; }
+  size_t bytes_available() const;  // of the GPU and in free blocks; 0 while work is recorded
+
   // The current device is a property of the thread. Throws Error if the device is lost.
   void activate() const;
   cudaStream_t stream() const { return stream_; }
@@ -93,6 +102,7 @@ class CudaDevice : public Device {
   void* eviction_ = nullptr;
   size_t eviction_bytes_ = 0;
   KernelTable kernels_;
+  mutable int shortages_ = 0;
   std::string lost_;  // why there is no context any more; empty: there is one
 };
 

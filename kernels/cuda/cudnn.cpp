@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "kernels/cuda/blaslt_plan.h"
 #include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/kept_plans.h"
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {
@@ -40,13 +39,9 @@ Refusal arithmetic_of(const CudaDevice& device, const Problem& p, TensorCores& t
   return convolution_arithmetic(device, dtype, p.math, tensor_cores);
 }
 
-using Plans = std::unordered_map<Signature, std::unique_ptr<ConvolutionPlan>, SignatureHash>;
-
 // `x`, `w`, `y`: the memory, which may be a copy in the working layout.
 const ConvolutionPlan& plan_for(const CudaDevice& device, const Problem& p, TensorCores tensor_cores, const Tensor& x,
                                 const Tensor& w, const Tensor& y) {
-  if (!device.cudnn_plans) device.cudnn_plans = std::make_shared<Plans>();
-  auto& plans = *static_cast<Plans*>(device.cudnn_plans.get());
   ConvolutionProblem made;
   made.direction = p.direction, made.dtype = p.x.dtype(), made.tensor_cores = tensor_cores;
   made.x = p.x.shape(), made.w = p.w.shape(), made.y = p.y.shape();
@@ -61,10 +56,9 @@ const ConvolutionPlan& plan_for(const CudaDevice& device, const Problem& p, Tens
     for (const int64_t extent : shape->extents()) key.add(extent);
   ops_detail::SignatureVisitor visitor{key};
   visitor.attribute(p.window);
-  if (const auto found = plans.find(key); found != plans.end()) return *found->second;
-  // A plan is tried on the device, which does not change what the device is.
-  auto plan = make_convolution_plan(const_cast<CudaDevice&>(device), made);
-  return *plans.emplace(std::move(key), std::move(plan)).first->second;
+  return plans_in<ConvolutionPlan>(device.cudnn_plans).of(device, key, [&](CudaDevice& tried_on) {
+    return make_convolution_plan(tried_on, made);
+  });
 }
 
 Refusal refuses(const Device& device, const Problem& p, std::initializer_list<const Tensor*> inputs) {

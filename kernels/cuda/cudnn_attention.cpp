@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "kernels/cuda/cudnn_attention_graph.h"
 #include "kernels/cuda/cudnn_attention_sample.h"
 #include "kernels/cuda/cudnn_trial.h"
+#include "kernels/cuda/kept_plans.h"
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {
@@ -115,6 +115,7 @@ class Plan {
       throw_if_lost(device, error);
       refusal_ = std::string("failed: ") + error.what();
     } catch (const std::bad_alloc&) {
+      device.note_shortage();
       refusal_ = "failed: not enough memory on the host for the trial";
     }
   }
@@ -219,19 +220,14 @@ class Plan {
   std::string refusal_, choice_;
 };
 
-using Plans = std::unordered_map<Signature, std::unique_ptr<Plan>, SignatureHash>;
-
 const Plan& plan_for(const CudaDevice& device, const AttentionProblem& p) {
-  if (!device.cudnn_attention_plans) device.cudnn_attention_plans = std::make_shared<Plans>();
-  auto& plans = *static_cast<Plans*>(device.cudnn_attention_plans.get());
   Signature key;
   for (const int64_t one : {int64_t{p.backward}, static_cast<int64_t>(p.dtype), p.n, p.heads, p.t, p.s, p.d,
                             int64_t{p.causal}, int64_t{p.packed}})
     key.add(one);
-  if (const auto found = plans.find(key); found != plans.end()) return *found->second;
-  // A plan is tried on the device, which does not change what the device is.
-  auto plan = std::make_unique<Plan>(const_cast<CudaDevice&>(device), p);
-  return *plans.emplace(std::move(key), std::move(plan)).first->second;
+  return plans_in<Plan>(device.cudnn_attention_plans).of(device, key, [&](CudaDevice& tried_on) {
+    return std::make_unique<Plan>(tried_on, p);
+  });
 }
 
 // What cudnn-frontend 1.23 refuses, or works around with a mask, on behalf of the library (sdpa_support_surface.h and

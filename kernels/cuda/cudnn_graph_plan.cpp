@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <new>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "kernels/cuda/blaslt_plan.h"
+#include "kernels/cuda/kept_plans.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/trial.h"
 #include "kernels/tensor/random.h"
@@ -34,6 +34,10 @@ double largest_among(const std::vector<double>& values) {
 bool results_agree(const TriedResult& result) {
   const std::vector<double> found = result.found.values(), expected = result.expected.values();
   if (result.exact) return std::ranges::equal(found, expected, same_value);
+  if (result.share > 0)
+    return std::ranges::equal(found, expected, [&](double a, double b) {
+      return std::fabs(a - b) <= result.share * std::fabs(b);  // false for NaN
+    });
   constexpr double kRoundoffs = 8;
   const double of_largest = result.found.dtype() == DType::f64 ? 1e-14 : 1e-5;  // sums in fp64, or in fp32
   const Format& format = format_of(result.found.dtype());
@@ -67,8 +71,6 @@ std::string graph_fault(GraphTrial& trial, const std::function<cudnnStatus_t()>&
   return {};
 }
 
-using GraphPlans = std::unordered_map<Signature, std::unique_ptr<GraphPlan>, SignatureHash>;
-
 }  // namespace
 
 GraphPlan::GraphPlan(CudaDevice& device, std::string what, TensorCores tensor_cores,
@@ -87,6 +89,7 @@ GraphPlan::GraphPlan(CudaDevice& device, std::string what, TensorCores tensor_co
     throw_if_lost(device, error);
     refusal_ = std::string("failed: ") + error.what();
   } catch (const std::bad_alloc&) {
+    device.note_shortage();
     refusal_ = "failed: not enough memory on the host for the trial";
   }
 }
@@ -164,11 +167,7 @@ void AlignmentCheck::input(std::string_view name, const Tensor& tensor) const {
 
 const GraphPlan& graph_plan(const CudaDevice& device, const Signature& key,
                             const std::function<std::unique_ptr<GraphPlan>(CudaDevice&)>& make) {
-  if (!device.cudnn_graph_plans) device.cudnn_graph_plans = std::make_shared<GraphPlans>();
-  auto& plans = *static_cast<GraphPlans*>(device.cudnn_graph_plans.get());
-  if (const auto found = plans.find(key); found != plans.end()) return *found->second;
-  // A plan is tried on the device, which does not change what the device is.
-  return *plans.emplace(key, make(const_cast<CudaDevice&>(device))).first->second;
+  return plans_in<GraphPlan>(device.cudnn_graph_plans).of(device, key, make);
 }
 
 }  // namespace halfmark::kernels::cuda

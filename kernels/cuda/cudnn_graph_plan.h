@@ -23,7 +23,8 @@ struct TriedResult {
   Tensor found, expected;  // the engine's, and that of the other row
   int64_t line = 0;        // elements that are compared with the largest of them; 0: all
   bool exact = false;
-  double term = 0;  // the largest one of a sum that may cancel
+  double term = 0;   // the largest one of a sum that may cancel
+  double share = 0;  // of each expected number that may be wrong; 0: the usual bounds
 };
 struct GraphTrial {
   CudnnOperands operands;

@@ -12,6 +12,7 @@ CudnnChoice choose_engine(const CudaDevice& device, Trial& trial, std::vector<Cu
   for (CudnnCandidate& candidate : found) {
     const cudnnStatus_t status = run(candidate);
     wait_for(device);  // a fault of the device is no refusal
+    if (status == CUDNN_STATUS_ALLOC_FAILED) device.note_shortage();
     if (status != CUDNN_STATUS_SUCCESS) {
       choice.refusal = std::string("failed when it was tried: cudnnBackendExecute: ") + cudnnGetErrorString(status);
       choice.failed += "; number " + std::to_string(candidate.place) + " " + choice.refusal;

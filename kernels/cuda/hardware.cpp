@@ -11,6 +11,8 @@ namespace halfmark::kernels::cuda {
 std::string hardware_numerics() { return {}; }
 std::string hardware_described() { return {}; }
 bool hardware_compares_times() { return true; }
+// The largest sum of halfmark probe (512 MiB) takes seconds where GPUs reach each other through the host.
+double nccl_limit() { return 120; }
 
 void* cublas_function(const char* name, std::string& reason) {
   // Of the version that the headers are of: the numbers of enumerations may change with the next one.

@@ -17,5 +17,6 @@ bool hardware_compares_times();
 // reason, if there is none.
 void* cublas_function(const char* name, std::string& reason);
 void* nccl_function(const char* name, std::string& reason);  // of NCCL, likewise
+double nccl_limit();  // seconds after which sums that have not ended are given up
 
 }  // namespace halfmark::kernels::cuda

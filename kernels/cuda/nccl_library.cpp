@@ -85,7 +85,7 @@ std::string NcclLibrary::version() const {
 }
 
 // The last error is of this thread's latest call that failed (documentation of ncclGetLastError: perhaps of another one).
-void NcclLibrary::fail(const char* name, int result) const {
+void NcclLibrary::fail(const std::string& name, int result) const {
   const auto text_of = [&](const char* function_name, auto ask) {
     std::string reason;
     void* found = lookup_(function_name, reason);  // older versions have no ncclGetLastError
@@ -96,7 +96,7 @@ void NcclLibrary::fail(const char* name, int result) const {
       text_of("ncclGetErrorString", [&](void* found) { return reinterpret_cast<nccl::GetErrorString>(found)(result); });
   const std::string last =
       text_of("ncclGetLastError", [&](void* found) { return reinterpret_cast<nccl::GetLastError>(found)(nullptr); });
-  std::string text = std::string(name) + ": " + (status.empty() ? "status " + std::to_string(result) : status);
+  std::string text = name + ": " + (status.empty() ? "status " + std::to_string(result) : status);
   if (!last.empty()) text += ": " + last;
   for (char& c : text)
     if (c == '\n' || c == '\r') c = ' ';

@@ -18,7 +18,7 @@
 namespace halfmark::kernels::cuda {
 
 namespace nccl {
-inline constexpr int kSuccess = 0;                                             // ncclResult_t
+inline constexpr int kSuccess = 0, kInProgress = 7;                            // ncclResult_t
 inline constexpr int kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBfloat16 = 9;  // ncclDataType_t
 inline constexpr int kFloat8e4m3 = 10, kFloat8e5m2 = 11;                       // of newer versions
 inline constexpr int kSum = 0, kAvg = 4;                                       // ncclRedOp_t
@@ -29,6 +29,7 @@ using GetErrorString = const char* (*)(int result);
 using GetLastError = const char* (*)(Comm comm);
 using CommInitAll = int (*)(Comm* comms, int devices, const int* list);
 using CommDestroy = int (*)(Comm comm);
+using CommAbort = int (*)(Comm comm);
 using CommGetAsyncError = int (*)(Comm comm, int* result);
 using GroupStart = int (*)();
 using GroupEnd = int (*)();
@@ -60,7 +61,7 @@ class NcclLibrary {
   int status(const char* name, Arguments... arguments) const {
     return reinterpret_cast<Function>(function(name))(arguments...);
   }
-  [[noreturn]] void fail(const char* name, int result) const;
+  [[noreturn]] void fail(const std::string& name, int result) const;
   std::string version() const;
 
  private:

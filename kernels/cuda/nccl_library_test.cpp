@@ -20,7 +20,8 @@ namespace halfmark::kernels::cuda {
 namespace {
 
 #ifdef NCCL_MAJOR
-static_assert(nccl::kSuccess == ncclSuccess && nccl::kSum == ncclSum && nccl::kAvg == ncclAvg);
+static_assert(nccl::kSuccess == ncclSuccess && nccl::kInProgress == ncclInProgress && nccl::kSum == ncclSum &&
+              nccl::kAvg == ncclAvg);
 static_assert(nccl::kFloat16 == ncclFloat16 && nccl::kFloat32 == ncclFloat32 && nccl::kFloat64 == ncclFloat64 &&
               nccl::kBfloat16 == ncclBfloat16);
 #if NCCL_VERSION_CODE >= 22400
@@ -47,6 +48,7 @@ static_assert(CalledAlike<nccl::GetErrorString, decltype(&ncclGetErrorString)>::
 static_assert(CalledAlike<nccl::GetLastError, decltype(&ncclGetLastError)>::value);
 static_assert(CalledAlike<nccl::CommInitAll, decltype(&ncclCommInitAll)>::value);
 static_assert(CalledAlike<nccl::CommDestroy, decltype(&ncclCommDestroy)>::value);
+static_assert(CalledAlike<nccl::CommAbort, decltype(&ncclCommAbort)>::value);
 static_assert(CalledAlike<nccl::CommGetAsyncError, decltype(&ncclCommGetAsyncError)>::value);
 static_assert(CalledAlike<nccl::GroupStart, decltype(&ncclGroupStart)>::value);
 static_assert(CalledAlike<nccl::GroupEnd, decltype(&ncclGroupEnd)>::value);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,8 +32,12 @@ class AllReduceGroup {
   // device i, all of one dtype and one number of elements. Enqueued after the work of each device; does not wait.
   // Throws Unsupported, with the call, where the library refuses or fails; Error if a device is lost.
   virtual void run(std::span<const Tensor> in, std::span<Tensor> out, ReduceOp op) = 0;
-  // For all work of all devices. Throws as run does, also for what the library found out only later.
+  // For all work of all devices. Throws as run does, with the rank, also for what the library found out only later and for
+  // sums that do not end within a limit; what is still to be done is given up then.
   virtual void wait() = 0;
+  // Seconds of the work of the first device, as Device::time_after_pause, and waits as wait() does. Nothing if the pause
+  // does not cover the launches, or there is no clock.
+  virtual std::optional<double> time_after_pause(double /*pause*/, const std::function<void()>& /*work*/) { return {}; }
 };
 
 }  // namespace halfmark::kernels

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -70,6 +71,14 @@ TEST(Gate, SaysThatAReportIsPartial) {
   EXPECT_SAYS(all_remarks(gate(base, found)), "base.json is partial, holds 2 of 5 cases");
   EXPECT_EQ(all_remarks(gate(base, found)).find("new.json is partial"), std::string::npos);
   EXPECT_SAYS(all_remarks(gate(found, base)), "new.json is partial, holds 2 of 5 cases");
+}
+
+TEST(Gate, ComparesNumbersOfTheEnvironmentAsNumbers) {
+  Report base = made_report(), found = made_report();
+  base.environment["memory_bytes"] = 25274793984.0, found.environment["memory_bytes"] = int64_t{25274793984};
+  EXPECT_TRUE(gate(base, found).differences.empty());
+  found.environment["memory_bytes"] = int64_t{25274793985};
+  EXPECT_EQ(gate(base, found).differences, std::vector<std::string>{"memory_bytes: 25274793984 -> 25274793985"});
 }
 
 TEST(Gate, CountsTheShardsOfAMergedReportInsteadOfPrintingThem) {

@@ -96,6 +96,27 @@ TEST(Merge, KeepsWhereEachShardRan) {
   EXPECT_EQ(environment["devices"]["sim:hopper"]["stands_for"], "H100") << "a device that one shard alone has used";
 }
 
+// jq writes 1 for 1.0, other tools the reverse.
+TEST(Merge, TakesNumbersOfTheEnvironmentAsNumbers) {
+  const auto shards_with = [](const nlohmann::ordered_json& first, const nlohmann::ordered_json& second) {
+    std::vector<NamedReport> shards = dealt(whole_report(8), 2);
+    for (NamedReport& shard : shards) shard.report.environment["compiler"]["level"] = first;
+    shards[1].report.environment["compiler"]["level"] = second;
+    return shards;
+  };
+  for (const nlohmann::ordered_json& first : {nlohmann::ordered_json(1000.0), nlohmann::ordered_json(1000),
+                                              nlohmann::ordered_json(1000U), nlohmann::ordered_json::parse("1e3")})
+    for (const nlohmann::ordered_json& second : {nlohmann::ordered_json(1000.0), nlohmann::ordered_json(1000)}) {
+      EXPECT_FALSE(merge(shards_with(first, second), false).environment["shards"][1].contains("compiler"));
+      EXPECT_FALSE(merge(shards_with({{"of", {first}}}, {{"of", {second}}}), false)
+                       .environment["shards"][1]
+                       .contains("compiler"));
+    }
+  EXPECT_SAYS(refusal(shards_with(1000.0, 1000.5)), "compiler.level is 1000 and 1000.5");
+  EXPECT_SAYS(refusal(shards_with(1000.0, "1000.0")), "compiler.level is 1000 and 1000.0");
+  EXPECT_SAYS(refusal(shards_with(1, true)), "compiler.level is 1 and true");
+}
+
 TEST(Merge, RefusesWhatDoesNotBelongTogether) {
   EXPECT_SAYS(refusal_after([](Report& r) { r.run.seed = 7; }),
               "1.json and 2.json do not belong together: the seed is 42 and 7");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -127,6 +128,18 @@ std::string file_text(const Report& report) {
   return text;
 }
 
+// With whole numbers as integers: tools that rewrite JSON may make 1.0 or 1e3 of an integer, and the reverse.
+nlohmann::ordered_json with_integers(nlohmann::ordered_json json) {
+  constexpr double kExact = 9007199254740992;  // 2^53: below it each integer is one double
+  if (json.is_number_float()) {
+    const auto number = json.get<double>();
+    if (std::fabs(number) < kExact && number == std::trunc(number)) return static_cast<int64_t>(number);
+  } else if (json.is_structured()) {
+    for (auto& part : json) part = with_integers(part);
+  }
+  return json;
+}
+
 void collect_facts(const nlohmann::ordered_json& json, const std::string& path,
                    std::vector<std::pair<std::string, std::string>>& facts) {
   if (json.is_null()) return;
@@ -134,7 +147,8 @@ void collect_facts(const nlohmann::ordered_json& json, const std::string& path,
     for (const auto& [key, value] : json.items()) collect_facts(value, path.empty() ? key : path + "." + key, facts);
   } else {
     constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-    facts.emplace_back(path, json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, kReplace));
+    facts.emplace_back(path,
+                       json.is_string() ? json.get<std::string>() : with_integers(json).dump(-1, ' ', false, kReplace));
   }
 }
 

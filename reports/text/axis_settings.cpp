@@ -10,8 +10,6 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr const char* kDefault = "default";  // of an axis that a record does not name
-
 std::string joined(const std::map<std::string, std::vector<std::string>>& harnesses_of) {
   std::vector<std::string> parts;
   for (const auto& [setting, harnesses] : harnesses_of)
@@ -27,11 +25,11 @@ void AxisSettings::add(const Record& record) {
   for (const auto& [axis, value] : record.axes) ++counts.values[axis][value];
 }
 
-std::string AxisSettings::values_text(const Counts& counts, const std::string& axis) {
+std::string AxisSettings::values_text(const Counts& counts, const std::string& axis, const std::string& of_others) {
   std::vector<std::string> values;
   size_t named = 0;
   for (const auto& [value, records] : counts.values.at(axis)) values.push_back(value), named += records;
-  if (named < counts.records) values.emplace_back(kDefault);
+  if (named < counts.records) values.push_back(of_others);
   return fmt::format("{}", fmt::join(values, "|"));
 }
 
@@ -75,16 +73,23 @@ bool AxisSettings::has(const std::string& policy) const {
   return std::any_of(counts_.begin(), counts_.end(), [&](const auto& one) { return one.second.contains(policy); });
 }
 
-std::string AxisSettings::text_of(const std::string& policy) const { return text_of(policy, ""); }
+std::string AxisSettings::text_of(const std::string& policy, const DefaultSettings* defaults) const {
+  return text_of(policy, "", defaults);
+}
+std::string AxisSettings::text_of(const std::string& policy, const std::string& harness) const {
+  return text_of(policy, harness, nullptr);
+}
 
-std::string AxisSettings::text_of(const std::string& policy, const std::string& wanted) const {
+std::string AxisSettings::text_of(const std::string& policy, const std::string& wanted,
+                                  const DefaultSettings* defaults) const {
   std::map<std::string, std::vector<std::string>> harnesses_of;  // [setting]
   for (const auto& [harness, policies] : counts_) {
     if (!wanted.empty() && harness != wanted) continue;
     const auto found = policies.find(policy);
     if (found == policies.end()) continue;
     for (const auto& [axis, values] : found->second.values)
-      harnesses_of[fmt::format("{}={}", axis, values_text(found->second, axis))].push_back(harness);
+      harnesses_of[fmt::format("{}={}", axis, values_text(found->second, axis, default_of(defaults, harness, axis)))]
+          .push_back(harness);
   }
   return joined(harnesses_of);
 }

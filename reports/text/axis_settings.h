@@ -6,6 +6,7 @@
 #include <string>
 
 #include "reports/record/record.h"
+#include "reports/text/table.h"
 
 namespace halfmark::reports {
 
@@ -26,7 +27,8 @@ class AxisSettings {
 
   // Of one policy, the axes that vary too: "fused=on (error; throughput), steps=100|default (memory)". Equal texts: the same
   // values of each axis, though not always the same combinations. Empty: all are at their defaults.
-  std::string text_of(const std::string& policy) const;
+  // With the values of `defaults` in place of "default".
+  std::string text_of(const std::string& policy, const DefaultSettings* defaults = nullptr) const;
   std::string text_of(const std::string& policy, const std::string& harness) const;
 
  private:
@@ -35,8 +37,9 @@ class AxisSettings {
     std::map<std::string, std::map<std::string, size_t>> values;  // [axis][value]: records that name it
   };
   static bool is_common(const Counts& counts, const std::string& axis);
-  // "on", "100|default": the values of an axis.
-  static std::string values_text(const Counts& counts, const std::string& axis);
+  // "on", "100|default": the values of an axis; `of_others`: that of records that do not name it.
+  static std::string values_text(const Counts& counts, const std::string& axis, const std::string& of_others);
+  std::string text_of(const std::string& policy, const std::string& harness, const DefaultSettings* defaults) const;
 
   std::map<std::string, std::map<std::string, Counts>> counts_;  // [harness][policy]
 };

@@ -66,6 +66,22 @@ TEST(AxisSettings, AnAxisVariesIfOnlySomeRecordsNameItInAnyOrder) {
   }
 }
 
+// What a record does not name has the value of this program's version, if that is known.
+TEST(AxisSettings, NameTheValueOfADefault) {
+  const DefaultSettings defaults = {{"error", {{"fused", "off"}, {"sum", "fp16"}}}};
+  const std::vector<Record> records = {record_at("fp16", "error", {}, 1),
+                                       record_at("fp16", "error", {{"fused", "on"}}, 0.5)};
+  EXPECT_EQ(all_settings(records).text_of("fp16", &defaults), "fused=on|off (error)");
+  EXPECT_EQ(default_of(&defaults, "error", "steps"), "default");
+  EXPECT_EQ(default_of(&defaults, "throughput", "fused"), "default");
+  EXPECT_EQ(default_of(nullptr, "error", "fused"), "default");
+  TextOptions options = kOneLine;
+  options.defaults = &defaults;
+  EXPECT_TRUE(has_part(show(report_named("a.json", records), options), "output NMSE: fp16 at fused=off"));
+  EXPECT_TRUE(has_part(compare({report_named("a.json", records), report_named("b.json", records)}, options),
+                       "settings of fp16: fused=on|off (error)"));
+}
+
 TEST(Show, NamesTheSettingsThatAllRecordsOfATableHave) {
   const std::vector<Record> plain = {record_at("fp32", "error", {}), record_at("fp16", "error", {})};
   EXPECT_FALSE(has_part(show(report_named("a.json", plain), kOneLine), "settings"));
@@ -138,6 +154,28 @@ TEST(Compare, NamesVaryingSettings) {
   EXPECT_TRUE(has_part(compare({both, both}, kOneLine), "\nsettings of fp16: steps=100|default (error)\n"));
   EXPECT_TRUE(has_part(compare({both, one}, kOneLine),
                        "settings of fp16: both.json cpu: steps=100|default (error); one.json cpu: default"));
+}
+
+// What brackets and equal bits mean is said where there are some.
+TEST(Compare, ExplainsOnlyWhatItsTablesHave) {
+  const auto text = [](const std::vector<std::vector<Record>>& reports) {
+    std::vector<NamedReport> all;
+    for (const auto& records : reports) all.push_back(report_named(std::to_string(all.size()) + ".json", records));
+    return compare(all, kOneLine);
+  };
+  const Record fp32 = record_at("fp32", "error", {}, 1), fp16 = record_at("fp16", "error", {}, 2);
+  Record elsewhere = fp16;
+  elsewhere.device = "cuda:0", elsewhere.subject = "mlp/h128";
+  EXPECT_TRUE(has_part(text({{fp32, fp16}}), "In brackets, relative to fp32"));
+  EXPECT_FALSE(has_part(text({{fp16}}), "In brackets"));
+  EXPECT_FALSE(has_part(text({{fp32}}), "In brackets"));
+  EXPECT_TRUE(has_part(text({{fp16}, {fp16}}), "In brackets, relative to the first column"));
+  EXPECT_FALSE(has_part(text({{fp16}, {elsewhere}}), "In brackets"));
+  EXPECT_FALSE(has_part(text({{fp16}, {fp16}}), "Equal bits: of how many"));
+  Record printed = fp16;
+  printed.fingerprint = "a1b2";
+  EXPECT_TRUE(has_part(text({{printed}, {printed}}), "Equal bits: of how many"));
+  EXPECT_FALSE(has_part(text({{fp16}, {elsewhere}}), "Equal bits: of how many"));
 }
 
 TEST(Compare, GivesNoRatioOfNumbersOverDifferentSettings) {

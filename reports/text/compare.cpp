@@ -26,15 +26,17 @@ struct Entry {
   const Group* group;
 };
 
-std::string with_ratio(const Figure& figure, const Value* value, const Value* base) {
+// What a table has that needs words.
+struct Explained {
+  bool ratios = false, bits = false;
+};
+
+std::string with_ratio(const Figure& figure, const Value* value, const Value* base, Explained& explained) {
   std::string text = cell_of(figure, value).text;
   if (value && base && value->unit != base->unit) return text;
   const auto ratio = value == base ? std::nullopt : ratio_of(figure, value, base);
+  explained.ratios = explained.ratios || ratio;
   return ratio ? fmt::format("{} ({})", text, human_ratio(*ratio)) : text;
-}
-
-bool any_ratio(const std::vector<Figure>& figures) {
-  return std::any_of(figures.begin(), figures.end(), has_ratio_within);
 }
 
 std::string legend_within(const TextOptions& options) {
@@ -46,19 +48,23 @@ std::string legend_within(const TextOptions& options) {
       options.width);
 }
 
-std::string legend_between(const TextOptions& options) {
-  return wrapped(
-      "",
-      "In brackets, relative to the first column: for a time the speed-up (more is faster), for other figures "
-      "how many times as much; none if best or worst are over other values of an axis. Times of two runs were not "
-      "taken in "
-      "turn: on one machine they differ by 10 % and "
-      "more without a cause, and `ab` decides. Equal bits: of how many cases the fingerprint is that of the first "
-      "column.",
-      options.width);
+std::string legend_between(const Explained& explained, const TextOptions& options) {
+  std::string text;
+  if (explained.ratios)
+    text =
+        "In brackets, relative to the first column: for a time the speed-up (more is faster), for other figures how "
+        "many "
+        "times as much; none if best or worst are over other values of an axis. Times of two runs were not taken in "
+        "turn: "
+        "on one machine they differ by 10 % and more without a cause, and `ab` decides.";
+  if (explained.bits)
+    text += fmt::format("{}Equal bits: of how many cases the fingerprint is that of the first column.",
+                        text.empty() ? "" : " ");
+  return text.empty() ? "" : wrapped("", text, options.width);
 }
 
-std::string precisions_text(const Group& group, const std::vector<Figure>& figures, const TextOptions& options) {
+std::string precisions_text(const Group& group, const std::vector<Figure>& figures, const TextOptions& options,
+                            Explained& explained) {
   std::vector<std::string> policies;
   for (const std::string& policy : group.policies) {
     const auto values = group.values.find(policy);
@@ -77,8 +83,8 @@ std::string precisions_text(const Group& group, const std::vector<Figure>& figur
     std::vector<Cell> row = {{figure.title}};
     for (const std::string& policy : policies) {
       const Value* value = group.value(policy, figure);
-      row.push_back(
-          {with_ratio(figure, value, has_ratio_within(figure) ? base : nullptr), cell_of(figure, value).tone});
+      row.push_back({with_ratio(figure, value, has_ratio_within(figure) ? base : nullptr, explained),
+                     cell_of(figure, value).tone});
     }
     table.add(std::move(row));
   }
@@ -93,11 +99,12 @@ std::string one_report(const NamedReport& named, const TextOptions& options) {
   if (const std::string partial = partial_text(named.report); !partial.empty())
     text += wrapped("note: ", "partial, " + partial, options.width);
   for (const std::string& line : substitutes(named.report)) text += wrapped("note: ", printable(line), options.width);
-  if (any_ratio(figures)) text += legend_within(options);
-  for (const Group& group : groups_of(named.report, figures)) {
-    (text += '\n') += precisions_text(group, figures, options);
-  }
-  return text;
+  Explained explained;
+  std::string tables;
+  for (const Group& group : groups_of(named.report, figures))
+    (tables += '\n') += precisions_text(group, figures, options, explained);
+  if (explained.ratios) text += legend_within(options);
+  return text + tables;
 }
 
 // The subjects that are not the same in all reports, with the first difference.
@@ -210,7 +217,7 @@ std::string settings_between(const std::vector<std::string>& policies, const std
     for (const Entry& entry : entries) {
       const AxisSettings& settings = entry.group->settings;
       if (!settings.has(policy)) continue;
-      const std::string text = settings.text_of(policy);
+      const std::string text = settings.text_of(policy, options.defaults);
       texts.insert(text);
       parts.push_back(fmt::format("{}: {}", columns[entry.column], text.empty() ? "default" : text));
     }
@@ -281,7 +288,8 @@ bool are_comparable(const std::string& policy, const Entry& first, const Value* 
 
 std::string subject_text(const std::string& subject, std::vector<Entry> entries,
                          const std::vector<std::string>& columns, const std::vector<Figure>& figures,
-                         const Fingerprints& fingerprints, bool is_same, const TextOptions& options) {
+                         const Fingerprints& fingerprints, bool is_same, const TextOptions& options,
+                         Explained& explained) {
   std::erase_if(entries, [](const Entry& entry) { return entry.group->values.empty(); });
   if (entries.empty()) return {};
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.column < b.column; });
@@ -307,8 +315,8 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
       std::vector<Cell> row = {{named == policy ? "" : policy, Tone::strong}, {figure.title}};
       for (size_t i = 0; i < values.size(); ++i) {
         const bool has_ratio = is_same && are_comparable(policy, entries[0], values[0], entries[i], values[i]);
-        row.push_back(
-            {with_ratio(figure, values[i], has_ratio ? values[0] : nullptr), cell_of(figure, values[i]).tone});
+        row.push_back({with_ratio(figure, values[i], has_ratio ? values[0] : nullptr, explained),
+                       cell_of(figure, values[i]).tone});
       }
       table.add(std::move(row));
       named = policy;
@@ -316,6 +324,7 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
     if (const auto cells = equal_cases(fingerprints, subject, policy, entries); is_same && !cells.empty()) {
       std::vector<Cell> row = {{named == policy ? "" : policy, Tone::strong}, {"equal bits"}};
       for (const std::string& cell : cells) row.push_back({cell});
+      explained.bits = true;
       table.add(std::move(row));
       named = policy;
     }
@@ -377,16 +386,17 @@ std::string several_reports(const std::vector<NamedReport>& reports, const TextO
   }
 
   const std::map<std::string, std::string> others = other_subjects(reports);
-  std::string text = legend_between(options);
+  Explained explained;
+  std::string tables, text;
+  for (const std::string& subject : subjects)
+    tables += subject_text(subject, entries.at(subject), columns, figures, fingerprints, !others.contains(subject),
+                           options, explained);
+  text = legend_between(explained, options);
   for (size_t i = 0; i < reports.size(); ++i)
     if (names[i] != reports[i].name)
       text += wrapped("", fmt::format("{}: {}", names[i], reports[i].name), options.width);
   for (const std::string& doubt : doubts(reports, others)) text += wrapped("note: ", doubt, options.width);
-  text += devices_text(columns, facts, options);
-  for (const std::string& subject : subjects)
-    text +=
-        subject_text(subject, entries.at(subject), columns, figures, fingerprints, !others.contains(subject), options);
-  return text;
+  return text + devices_text(columns, facts, options) + tables;
 }
 
 }  // namespace

@@ -245,7 +245,9 @@ std::span<const Figure> known_figures() {
       {.title = "skipped steps",
        .metric = "training.skipped_steps",
        .at = "*",
-       .about = "steps that the loss scaler skipped because a gradient was not finite"},
+       .about = "steps that the loss scaler skipped because a gradient was not finite; !: more than a tenth of all, "
+                "and the policy is "
+                "listed after the others"},
       {.title = "lost updates",
        .metric = "training.noop_updates",
        .at = "*",

@@ -1,16 +1,13 @@
 // Selects records of a report by words, as `halfmark run` selects cases: `halfmark show report.json convnet fp16`.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "reports/record/report.h"
+#include "reports/text/table.h"
 
 namespace halfmark::reports {
-
-// [harness][axis]: the value of an axis that a record does not name.
-using DefaultSettings = std::map<std::string, std::map<std::string, std::string>>;
 
 // Keeps the records that the words match. A word matches a whole part of the id or an axis=value, with * as a glob; words
 // for the same part or axis are alternatives, words for different ones must all match. A value that a record does not name is

@@ -24,7 +24,7 @@ std::string folded_text(const Group& group, const Figure& figure, const std::vec
       if (figure.mean && axis == kReplicates) continue;
       const auto setting = [&](const Record& record) {
         const auto named = record.axes.find(axis);
-        return named == record.axes.end() ? std::string("default") : named->second;
+        return named == record.axes.end() ? default_of(options.defaults, record.harness, axis) : named->second;
       };
       const std::string own = setting(*value->record);
       // An axis that differs between cases with this number does not decide it.

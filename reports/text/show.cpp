@@ -128,14 +128,28 @@ std::string bits_text(const Report& report, const TextOptions& options) {
 }
 
 // Sorts the best policy of a table first: by time, then by error, then by the first figure of the table. Missing and
-// suspect values count as the worst. A policy with a value that is NaN or infinite comes after all others.
-using SortKey = std::tuple<bool, double, double, double>;  // has such a value; then three numbers, smaller is better
+// suspect values count as the worst. A policy whose optimizer has skipped more than a tenth of the steps comes after the
+// others, and one with a value that is NaN or infinite after those.
+using SortKey = std::tuple<int, double, double, double>;  // 1, 2 for these; then three numbers, smaller is better
+
+constexpr double kManySkipped = 0.1;  // of the steps: a scaler that starts too high skips a few until it fits
+
+bool skips_many(const Value* value) {
+  if (!value || !value->record) return false;
+  for (const Series& series : value->record->series)
+    if (series.metric == "training.loss" && series.at.empty())
+      return value->number > kManySkipped * static_cast<double>(series.x.size());
+  return false;
+}
 
 SortKey sort_key(const Group& group, const std::string& policy, std::span<const Figure> figures) {
   SortKey result{};
   for (const Figure& figure : figures) {
     const Value* value = group.value(policy, figure);
-    std::get<0>(result) = std::get<0>(result) || (value && !value->suspect && !std::isfinite(value->number));
+    const int rank = value && !value->suspect && !std::isfinite(value->number)        ? 2
+                     : figure.metric == "training.skipped_steps" && skips_many(value) ? 1
+                                                                                      : 0;
+    std::get<0>(result) = std::max(std::get<0>(result), rank);
   }
   // The value with a sign such that smaller is better; infinite if there is none.
   const auto key = [&](const Figure& figure) {
@@ -205,6 +219,8 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     for (const Figure& figure : columns) {
       const Value* value = group.value(policy, figure);
       row.push_back(cell_of(figure, value));
+      if (figure.metric == "training.skipped_steps" && skips_many(value))
+        row.back() = {row.back().text + " !", Tone::bad};
       if (has_ratio(figure)) row.push_back(ratio_cell(figure, value, group.value(std::string(kBaseline), figure)));
     }
     table.add(std::move(row));

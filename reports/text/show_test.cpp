@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -136,6 +137,25 @@ TEST(ShowTitle, NamesTheFilesThatWereMeasuredOn) {
   record.data =
       DataOrigin{.kind = "mnist", .name = "digits", .hash = "0a", .hashed = "", .normalisation = "", .unit = ""};
   EXPECT_NE(show(report_of({record}), {}).find("mlp/h64 on cpu, data digits (mnist)\n"), std::string::npos);
+}
+
+// A loss that is best because few steps were made is no better precision.
+TEST(ShowColumns, ListAPolicyThatSkippedManyStepsAfterTheOthers) {
+  const auto order = [](double skipped) {
+    std::vector<Record> records;
+    for (const auto& [policy, loss, steps] : {std::tuple("fp32", 1.0, 0.0), std::tuple("fp16", 0.5, skipped)}) {
+      records.push_back(measured_record(
+          policy, {measured("training.final_loss", "", loss), measured("training.skipped_steps", "", steps)}));
+      records.back().series = {
+          {.metric = "training.loss", .at = "", .x = std::vector<double>(40, 1), .y = std::vector<double>(40, 1)}};
+    }
+    const std::string text = show(report_of(records), kWide);
+    const bool is_marked = text.find(" !") != text.npos;
+    return std::pair(text.find("\nfp16 ") < text.find("\nfp32 "), is_marked);
+  };
+  EXPECT_EQ(order(4), std::pair(true, false)) << "a tenth";
+  EXPECT_EQ(order(5), std::pair(false, true));
+  EXPECT_EQ(order(40), std::pair(false, true));
 }
 
 TEST(ShowColumns, SayWhetherATrainingEndedLikeFp32) {

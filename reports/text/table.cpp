@@ -236,4 +236,12 @@ std::string human_ratio(double ratio) {
   return ratio < 9.995 ? fmt::format("{:.2f}x", ratio) : fmt::format("{:.0f}x", ratio);
 }
 
+std::string default_of(const DefaultSettings* defaults, const std::string& harness, const std::string& axis) {
+  if (!defaults) return "default";
+  const auto of_harness = defaults->find(harness);
+  if (of_harness == defaults->end()) return "default";
+  const auto value = of_harness->second.find(axis);
+  return value == of_harness->second.end() ? "default" : value->second;
+}
+
 }  // namespace halfmark::reports

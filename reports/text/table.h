@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,11 +11,18 @@
 
 namespace halfmark::reports {
 
+// [harness][axis]: the value of an axis that a record does not name.
+using DefaultSettings = std::map<std::string, std::map<std::string, std::string>>;
+
 struct TextOptions {
-  size_t width = 100;   // columns of the terminal
-  bool colour = false;  // ANSI colours; the caller knows whether it writes to a terminal
-  bool all = false;     // everything in the report, unknown metrics too
+  size_t width = 100;                         // columns of the terminal
+  bool colour = false;                        // ANSI colours; the caller knows whether it writes to a terminal
+  bool all = false;                           // everything in the report, unknown metrics too
+  const DefaultSettings* defaults = nullptr;  // of this program's version; null: they are written as "default"
 };
+
+// What an axis has that a record of this harness does not name: "off", or "default" if it is not known.
+std::string default_of(const DefaultSettings* defaults, const std::string& harness, const std::string& axis);
 
 enum class Tone { plain, strong, dim, good, bad };
 

@@ -192,13 +192,15 @@ void labelled_loss_backward(const CrossEntropyBackward& op) {
   std::vector<T> gradient = widened<T>(op.log_probabilities);
   const std::vector<T> weights = class_weights<T>(op.weights, at.classes);
   const std::vector<double> exact_weights = class_weights<double>(op.weights, at.classes);
-  double all = 0;
-  for (const double weight : exact_weights) all += weight;
   const double soft = op.smoothing / static_cast<double>(at.classes);
+  // Without smoothing there are no shares of it: 0 times an infinite weight would be NaN.
+  double all = 0;
+  std::vector<T> shares(weights.size(), T(0));
+  for (size_t c = 0; c < weights.size() && soft != 0; ++c)
+    all += exact_weights[c], shares[c] = static_cast<T>(soft) * weights[c];
   const T factor = static_cast<T>(op.dloss / load(op.total_weight.dtype(), op.total_weight.data(), 0)),
-          hard = static_cast<T>(1 - op.smoothing), soft_share = static_cast<T>(soft),
-          soft_sum = static_cast<T>(soft * all);
-  const T* weight = weights.data();
+          hard = static_cast<T>(1 - op.smoothing), soft_sum = static_cast<T>(soft * all);
+  const T* share = shares.data();
   at.each_block([&](int64_t, int64_t first_label, int64_t first, int64_t count) {
     alignas(64) T at_label[256] = {},
                   kept[256] = {};  // of each position: the weight of its label, and 0 if it is ignored
@@ -215,9 +217,8 @@ void labelled_loss_backward(const CrossEntropyBackward& op) {
       }
       const T sum = at_label[0] + soft_sum, label_score = p[labels[first_label]];
       HM_EACH_FOR_ITSELF
-      for (int64_t c = 0; c < at.classes; ++c)
-        p[c] = (exp_of_nonpositive(p[c]) * sum - soft_share * weight[c]) * factor;
-      const T q = at_label[0] + soft_share * weight[labels[first_label]];
+      for (int64_t c = 0; c < at.classes; ++c) p[c] = (exp_of_nonpositive(p[c]) * sum - share[c]) * factor;
+      const T q = at_label[0] + share[labels[first_label]];
       p[labels[first_label]] = (exp_of_nonpositive(label_score) * sum - q) * factor;
       return;
     }
@@ -225,7 +226,7 @@ void labelled_loss_backward(const CrossEntropyBackward& op) {
       T* p = gradient.data() + first + c * at.pixels;
       const int32_t* label = labels + first_label;
       const auto own = static_cast<int32_t>(c);
-      const T shared = soft_share * weight[c];
+      const T shared = share[c];
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < count; ++j) {
         const T q = (label[j] == own ? at_label[j] : T(0)) + shared;

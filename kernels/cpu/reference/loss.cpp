@@ -115,8 +115,10 @@ void labelled_cross_entropy_backward(Device&, const CrossEntropyBackward& op) {
   const std::vector<double> logs = read<double>(op.log_probabilities);
   const double factor = op.dloss / read<double>(op.total_weight)[0],
                soft = op.smoothing / static_cast<double>(given.classes);
+  // Without smoothing there are no shares of it: 0 times an infinite weight would be NaN.
+  std::vector<double> shares(given.classes, 0);
   double all = 0;
-  for (const double weight : given.weights) all += weight;
+  for (size_t c = 0; c < given.classes && soft != 0; ++c) shares[c] = soft * given.weights[c], all += shares[c];
   std::vector<double> gradient(logs.size());
   for (size_t position = 0; position < given.labels.size(); ++position) {
     if (given.labels[position] == static_cast<double>(op.ignored)) continue;
@@ -124,8 +126,8 @@ void labelled_cross_entropy_backward(Device&, const CrossEntropyBackward& op) {
     const double hard = (1 - op.smoothing) * given.weights[label];
     for (size_t c = 0; c < given.classes; ++c) {
       const size_t i = given.place(position, c);
-      const double q = (c == label ? hard : 0) + soft * given.weights[c];
-      gradient[i] = (std::exp(logs[i]) * (hard + soft * all) - q) * factor;
+      const double q = (c == label ? hard : 0) + shares[c];
+      gradient[i] = (std::exp(logs[i]) * (hard + all) - q) * factor;
     }
   }
   settle(op.dlogits, op.log_probabilities);

@@ -123,12 +123,17 @@ void run_until(cudaStream_t stream, uint64_t position) {
   }
   SoftwareDevice& device = devices()[static_cast<size_t>(stream->device)];
   while (stream->executed < position && !stream->queue.empty()) {
-    const std::function<void()> work = std::move(stream->queue.front());
+    std::function<void()> work = std::move(stream->queue.front());
     stream->queue.pop_front();
     ++stream->executed;
     const int outer = std::exchange(running_device(), device.index);
     try {
       work();
+    } catch (const StillWaits&) {
+      running_device() = outer;
+      stream->queue.push_front(std::move(work));
+      --stream->executed;
+      throw;
     } catch (...) {
       running_device() = outer;
       forget_work(device);
@@ -203,6 +208,9 @@ cudaError_t runtime_call_from(const char* name, const void* place, bool uses_dev
       }
     } catch (const CallError& error) {
       code = error.code, text = error.text;
+    } catch (const StillWaits& waits) {
+      code = cudaErrorLaunchTimeout, text = waits.what();
+      if (device) device->fault = code, device->fault_text = text, forget_work(*device);
     } catch (const Fault& fault) {
       code = fault.code, text = fault.what();
       if (device) device->fault = code, device->fault_text = text;

@@ -14,4 +14,10 @@ struct Fault : std::runtime_error {
   cudaError_t code;
 };
 
+// Enqueued work that is not done yet, because it waits for another device. It stays enqueued. A call that waits for it on
+// the host would never return on a GPU; here it is a fault with this text.
+struct StillWaits : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace halfmark::kernels::software_gpu

@@ -36,6 +36,45 @@ TEST_F(Runtime, WorkIsDoneWhenSomethingWaitsForIt) {
   EXPECT_EQ(order, "bac");
 }
 
+// The answer is that of the time before the work which is done between two questions.
+TEST_F(Runtime, AStreamGoesOnWhileItIsAsked) {
+  const cudaStream_t stream = new_stream();
+  std::string order;
+  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+  enqueue(stream, [&] { order += "a"; });
+  enqueue(stream, [&] { order += "b"; });
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+  EXPECT_EQ(order, "a");
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+  EXPECT_EQ(order, "ab");
+  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+  enqueue(stream, [] { throw Fault(cudaErrorIllegalAddress, "no address"); });
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorIllegalAddress);
+}
+
+TEST_F(Runtime, WorkThatWaitsStaysEnqueuedAndIsNotWaitedForForEver) {
+  const cudaStream_t stream = new_stream();
+  std::string order;
+  bool waits = true;
+  enqueue(stream, [&] {
+    if (waits) throw StillWaits("for another device");
+    order += "a";
+  });
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+  EXPECT_EQ(order, "");
+  waits = false;
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(order, "a");
+  waits = true;
+  enqueue(stream, [&] {
+    if (waits) throw StillWaits("for another device");
+  });
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchTimeout);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchTimeout);
+}
+
 TEST_F(Runtime, EventsOrderStreams) {
   const cudaStream_t first = new_stream(), second = new_stream();
   cudaEvent_t event = nullptr, start = nullptr;

@@ -49,9 +49,9 @@ halfmark_copy_for_software_gpu(cuda_tests)
 # The tests of the plugin, with the variable that makes a device. All rows as sm_90; as the others those
 # with device code of their own. Left out: measured times, and sums of library products bit for bit.
 set(software_gpu_left_out "Gpu.OneBlock*:Gpu.TimeGrows*")
-# EXCEPT: not of the filter. APPROXIMATE: what approximate instructions give (approximations.h).
+# EXCEPT: not of the filter. APPROXIMATE: what approximate instructions give (approximations.h). MEMORY: bytes of a device.
 function(halfmark_software_gpu_test name architecture filter)  # [program]
-  cmake_parse_arguments(PARSE_ARGV 3 test "" "EXCEPT;APPROXIMATE" "")
+  cmake_parse_arguments(PARSE_ARGV 3 test "" "EXCEPT;APPROXIMATE;MEMORY" "")
   set(program cuda_tests ${test_UNPARSED_ARGUMENTS})
   list(GET program -1 program)
   set(test software_gpu.${name}.${architecture})
@@ -60,6 +60,9 @@ function(halfmark_software_gpu_test name architecture filter)  # [program]
   if(test_APPROXIMATE)
     string(APPEND test ".${test_APPROXIMATE}")
     string(APPEND environment ";HALFMARK_SOFTWARE_GPU_APPROXIMATE=${test_APPROXIMATE}")
+  endif()
+  if(test_MEMORY)
+    string(APPEND environment ";HALFMARK_SOFTWARE_GPU_MEMORY=${test_MEMORY}")
   endif()
   add_test(NAME ${test} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}/software_gpu"
     COMMAND "${CMAKE_BINARY_DIR}/software_gpu/${program}" "--gtest_filter=${filter}:-${software_gpu_left_out}:${test_EXCEPT}")
@@ -82,6 +85,9 @@ endforeach()
 # A device that a test loses, or on which a library cannot be opened, is not used by another test.
 halfmark_software_gpu_test(libraries sm_90,sm_90,sm_90,sm_90 "LibraryRows.*:GemmRows.*")
 halfmark_software_gpu_test(all_reduce sm_90,sm_90,sm_90,sm_90 "AllReduce.*")
+halfmark_software_gpu_test(shortage sm_90 "Shortage.*" MEMORY 134217728)
+halfmark_software_gpu_test(all_reduce_rank_fails sm_90,sm_90 "AllReduceRankFails.*")
+halfmark_software_gpu_test(all_reduce_never_ends sm_90,sm_90 "AllReduceNeverEnds.*")
 
 halfmark_tests(software_gpu_tests LINK halfmark_software_gpu ${CMAKE_DL_LIBS} DIRECTORIES "${software_gpu}" "${software_gpu}/planted")
 if(TARGET software_gpu_tests)

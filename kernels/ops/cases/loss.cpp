@@ -197,14 +197,25 @@ void each_element_loss_backward(const CaseRequest& request, const ElementLossRow
 
 namespace {
 
+// The weight of class 0, and the score of label 0 in the first position.
+enum class Extreme : uint8_t { none, infinite_weight, infinite_weight_of_no_label, no_weight_and_no_chance };
+
+std::vector<Extreme> extremes(const CaseRequest& request, const LabelForm& form) {
+  if (!request.axes.special_values || !form.weights || form.smoothing != 0) return {Extreme::none};
+  return {Extreme::none, Extreme::infinite_weight, Extreme::infinite_weight_of_no_label,
+          Extreme::no_weight_and_no_chance};
+}
+
 // Labels, weights and scores of one form, and its numbers in fp64.
 struct LabelCase {
   const LabelForm& form;
+  Extreme extreme;
   size_t samples, classes, pixels;
   Tensor labels, weights;
 
-  LabelCase(const CaseRequest& request, const LabelForm& of, DType wide)
+  LabelCase(const CaseRequest& request, const LabelForm& of, DType wide, Extreme which)
       : form(of),
+        extreme(which),
         samples(static_cast<size_t>(of.shape[0])),
         classes(static_cast<size_t>(of.shape[1])),
         pixels(of.shape.rank() == 4 ? static_cast<size_t>(of.shape[2] * of.shape[3]) : 1) {
@@ -215,10 +226,16 @@ struct LabelCase {
       return values;
     });
     if (of.weights) weights = positive_tensor(request, {of.shape[1]}, wide, 3);
+    if (extreme == Extreme::none || !request.filled) return;
+    std::vector<double> values = weights.values();
+    values[0] = extreme == Extreme::no_weight_and_no_chance ? 0 : HUGE_VAL;
+    weights.set_values(values);
   }
   int64_t label(size_t position) const {
     if (form.ignores && position % 3 == 1) return kIgnored;
-    return static_cast<int64_t>(RandomKey(2).below(position, classes));
+    if (position == 0 && extreme != Extreme::none) return extreme == Extreme::infinite_weight_of_no_label ? 1 : 0;
+    const auto label = static_cast<int64_t>(RandomKey(2).below(position, classes));
+    return label == 0 && extreme != Extreme::none ? 1 : label;
   }
   size_t place(size_t position, size_t c) const {
     return (position / pixels * classes + c) * pixels + position % pixels;
@@ -227,9 +244,11 @@ struct LabelCase {
   static constexpr int64_t kIgnored = 255;  // as in segmentation
 };
 
-std::string label_text(const LabelForm& form, std::initializer_list<DType> dtypes) {
+std::string label_text(const LabelForm& form, Extreme extreme, std::initializer_list<DType> dtypes) {
+  constexpr const char* kWords[] = {"", " infinite weight", " infinite weight of no label", " no weight and no chance"};
   return text_of(dtypes) + " " + form.shape.text() + (form.weights ? " weights" : "") +
-         (form.ignores ? " ignores" : "") + " smoothing " + std::to_string(form.smoothing);
+         (form.ignores ? " ignores" : "") + " smoothing " + std::to_string(form.smoothing) +
+         kWords[static_cast<size_t>(extreme)];
 }
 
 }  // namespace
@@ -237,100 +256,115 @@ std::string label_text(const LabelForm& form, std::initializer_list<DType> dtype
 template <>
 void Cases<CrossEntropy>::each(const CaseRequest& request, const RunCase<CrossEntropy>& run_case) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
-    for (const LabelForm& form : request.axes.label_forms) {
-      const LabelCase one(request, form, dtype);
-      const Tensor logits = random_tensor(request, form.shape, dtype, Layout::plain, 1, Fill::normal, 4);
-      Tensor loss(request.device, {1}, loss_type), logs(request.device, form.shape, wide),
-          total(request.device, {1}, wide_type(dtype));
-      run_case(label_text(form, {dtype, loss_type, wide}),
-               CrossEntropy{.logits = logits,
-                            .labels = one.labels,
-                            .weights = one.weights,
-                            .loss = loss,
-                            .log_probabilities = logs,
-                            .total_weight = total,
-                            .smoothing = form.smoothing,
-                            .ignored = LabelCase::kIgnored},
-               [&](CaseResult& result) {
-                 const std::vector<double> z = logits.values();
-                 const Format& format = wide_format(logits.dtype());
-                 const auto k = static_cast<double>(one.classes);
-                 std::vector<double> p(z.size()), p_slack(z.size());
-                 double sum = 0, sum_slack = 0, weights = 0;
-                 for (size_t i = 0; i < one.samples * one.pixels; ++i) {
-                   double largest = -HUGE_VAL, least = HUGE_VAL, exponentials = 0;
-                   for (size_t c = 0; c < one.classes; ++c)
-                     largest = std::max(largest, z[one.place(i, c)]), least = std::min(least, z[one.place(i, c)]);
-                   for (size_t c = 0; c < one.classes; ++c) exponentials += std::exp(z[one.place(i, c)] - largest);
-                   const double log_sum = std::log(exponentials), range = largest - least + std::fabs(log_sum);
-                   const double slack = gamma(k + 2 * range + 12, format) + gamma(6, format) * range + smallest(format);
-                   for (size_t c = 0; c < one.classes; ++c)
-                     p[one.place(i, c)] = z[one.place(i, c)] - largest - log_sum, p_slack[one.place(i, c)] = slack;
-                   const int64_t label = one.label(i);
-                   if (label == LabelCase::kIgnored) continue;
-                   const double at_label = one.weight(static_cast<size_t>(label));
-                   weights += at_label;
-                   double size = (1 - form.smoothing) * at_label;
-                   sum -= size * p[one.place(i, static_cast<size_t>(label))];
-                   for (size_t c = 0; c < one.classes; ++c) {
-                     const double share = form.smoothing / k * one.weight(c);
-                     sum -= share * p[one.place(i, c)], size += share;
-                   }
-                   sum_slack += size * (slack + gamma(static_cast<double>(z.size()) + 8, format) * range);
-                 }
-                 result.expect_close(logs, p, p_slack, "log_probabilities");
-                 result.expect_close(total, {weights}, {gamma(static_cast<double>(z.size()), format) * weights},
-                                     "total_weight");
-                 result.expect_close(loss, {sum / weights}, {sum_slack / weights}, "loss");
-               });
-    }
+    for (const LabelForm& form : request.axes.label_forms)
+      for (const Extreme extreme : extremes(request, form)) {
+        const LabelCase one(request, form, dtype, extreme);
+        Tensor logits = random_tensor(request, form.shape, dtype, Layout::plain, 1, Fill::normal, 4);
+        if (extreme == Extreme::no_weight_and_no_chance && request.filled) {
+          std::vector<double> values = logits.values();
+          values[0] = -HUGE_VAL;
+          logits.set_values(values);
+        }
+        Tensor loss(request.device, {1}, loss_type), logs(request.device, form.shape, wide),
+            total(request.device, {1}, wide_type(dtype));
+        run_case(
+            label_text(form, extreme, {dtype, loss_type, wide}),
+            CrossEntropy{.logits = logits,
+                         .labels = one.labels,
+                         .weights = one.weights,
+                         .loss = loss,
+                         .log_probabilities = logs,
+                         .total_weight = total,
+                         .smoothing = form.smoothing,
+                         .ignored = LabelCase::kIgnored},
+            [&](CaseResult& result) {
+              const std::vector<double> z = logits.values();
+              const Format& format = wide_format(logits.dtype());
+              const auto k = static_cast<double>(one.classes);
+              std::vector<double> p(z.size()), p_slack(z.size());
+              double sum = 0, sum_slack = 0, weights = 0;
+              for (size_t i = 0; i < one.samples * one.pixels; ++i) {
+                double largest = -HUGE_VAL, least = HUGE_VAL, exponentials = 0;
+                for (size_t c = 0; c < one.classes; ++c)
+                  largest = std::max(largest, z[one.place(i, c)]),
+                  least = std::isinf(z[one.place(i, c)]) ? least : std::min(least, z[one.place(i, c)]);
+                for (size_t c = 0; c < one.classes; ++c) exponentials += std::exp(z[one.place(i, c)] - largest);
+                const double log_sum = std::log(exponentials), range = largest - least + std::fabs(log_sum);
+                const double slack = gamma(k + 2 * range + 12, format) + gamma(6, format) * range + smallest(format);
+                for (size_t c = 0; c < one.classes; ++c)
+                  p[one.place(i, c)] = z[one.place(i, c)] - largest - log_sum, p_slack[one.place(i, c)] = slack;
+                const int64_t label = one.label(i);
+                if (label == LabelCase::kIgnored) continue;
+                const double at_label = one.weight(static_cast<size_t>(label));
+                weights += at_label;
+                double size = (1 - form.smoothing) * at_label;
+                sum -= size * p[one.place(i, static_cast<size_t>(label))];
+                for (size_t c = 0; c < one.classes && form.smoothing != 0; ++c) {
+                  const double share = form.smoothing / k * one.weight(c);
+                  sum -= share * p[one.place(i, c)], size += share;
+                }
+                sum_slack += size * (slack + gamma(static_cast<double>(z.size()) + 8, format) * range);
+              }
+              result.expect_close(logs, p, p_slack, "log_probabilities");
+              result.expect_close(total, {weights},
+                                  {std::isinf(weights) ? 0 : gamma(static_cast<double>(z.size()), format) * weights},
+                                  "total_weight");
+              result.expect_close(loss, {sum / weights}, {std::isnan(sum / weights) ? 0 : sum_slack / weights}, "loss");
+            });
+      }
 }
 
 template <>
 void Cases<CrossEntropyBackward>::each(const CaseRequest& request, const RunCase<CrossEntropyBackward>& run_case) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
     for (const LabelForm& form : request.axes.label_forms)
-      for (const double dloss : request.axes.loss_scales) {
-        const LabelCase one(request, form, dtype);
-        const Tensor logs = filled_tensor(request, form.shape, wide, Layout::plain, [&] {
-          std::vector<double> values = random_values(form.shape.elements(), 1);
-          for (double& value : values) value = -std::exp(3 * std::fabs(value) - 3);
-          return values;
-        });
-        const Tensor total = Tensor::from(request.device, {1}, wide_type(dtype), std::vector<double>{5.25});
-        Tensor gradient(request.device, form.shape, dtype);
-        run_case(label_text(form, {wide, dtype}) + " loss scale " + std::to_string(dloss),
-                 CrossEntropyBackward{.log_probabilities = logs,
-                                      .labels = one.labels,
-                                      .weights = one.weights,
-                                      .total_weight = total,
-                                      .dlogits = gradient,
-                                      .smoothing = form.smoothing,
-                                      .ignored = LabelCase::kIgnored,
-                                      .dloss = dloss},
-                 [&](CaseResult& result) {
-                   const std::vector<double> log_values = logs.values();
-                   const Format& format = wide_format(logs.dtype());
-                   const auto k = static_cast<double>(one.classes);
-                   double all = 0;
-                   for (size_t c = 0; c < one.classes; ++c) all += one.weight(c);
-                   std::vector<double> expected(log_values.size()), slack(log_values.size());
-                   for (size_t i = 0; i < one.samples * one.pixels; ++i) {
-                     const int64_t label = one.label(i);
-                     if (label == LabelCase::kIgnored) continue;
-                     const double hard = (1 - form.smoothing) * one.weight(static_cast<size_t>(label)),
-                                  soft = form.smoothing / k, factor = dloss / 5.25;
-                     for (size_t c = 0; c < one.classes; ++c) {
-                       const size_t at = one.place(i, c);
-                       const double q = (static_cast<int64_t>(c) == label ? hard : 0) + soft * one.weight(c),
-                                    p = std::exp(log_values[at]) * (hard + soft * all);
-                       expected[at] = (p - q) * factor;
-                       slack[at] = gamma(16 + k, format) * (p + q) * factor + smallest(format) * (1 + factor);
+      for (const Extreme extreme : extremes(request, form))
+        for (const double dloss : request.axes.loss_scales) {
+          const LabelCase one(request, form, dtype, extreme);
+          const Tensor logs = filled_tensor(request, form.shape, wide, Layout::plain, [&] {
+            std::vector<double> values = random_values(form.shape.elements(), 1);
+            for (double& value : values) value = -std::exp(3 * std::fabs(value) - 3);
+            if (extreme == Extreme::no_weight_and_no_chance) values[0] = -HUGE_VAL;
+            return values;
+          });
+          const Tensor total = Tensor::from(request.device, {1}, wide_type(dtype), std::vector<double>{5.25});
+          Tensor gradient(request.device, form.shape, dtype);
+          run_case(label_text(form, extreme, {wide, dtype}) + " loss scale " + std::to_string(dloss),
+                   CrossEntropyBackward{.log_probabilities = logs,
+                                        .labels = one.labels,
+                                        .weights = one.weights,
+                                        .total_weight = total,
+                                        .dlogits = gradient,
+                                        .smoothing = form.smoothing,
+                                        .ignored = LabelCase::kIgnored,
+                                        .dloss = dloss},
+                   [&](CaseResult& result) {
+                     const std::vector<double> log_values = logs.values();
+                     const Format& format = wide_format(logs.dtype());
+                     const auto k = static_cast<double>(one.classes);
+                     // Without smoothing there is no such term: 0 times an infinite weight would be NaN.
+                     const double soft = form.smoothing / k;
+                     double soft_all = 0;
+                     for (size_t c = 0; c < one.classes && soft != 0; ++c) soft_all += soft * one.weight(c);
+                     std::vector<double> expected(log_values.size()), slack(log_values.size());
+                     for (size_t i = 0; i < one.samples * one.pixels; ++i) {
+                       const int64_t label = one.label(i);
+                       if (label == LabelCase::kIgnored) continue;
+                       const double hard = (1 - form.smoothing) * one.weight(static_cast<size_t>(label)),
+                                    factor = dloss / 5.25;
+                       for (size_t c = 0; c < one.classes; ++c) {
+                         const size_t at = one.place(i, c);
+                         const double q = (static_cast<int64_t>(c) == label ? hard : 0) +
+                                          (soft == 0 ? 0 : soft * one.weight(c)),
+                                      p = std::exp(log_values[at]) * (hard + soft_all);
+                         expected[at] = (p - q) * factor;
+                         if (std::isfinite(expected[at]))
+                           slack[at] = gamma(16 + k, format) * (p + q) * factor + smallest(format) * (1 + factor);
+                       }
                      }
-                   }
-                   result.expect_close(gradient, expected, slack);
-                 });
-      }
+                     result.expect_close(gradient, expected, slack);
+                   });
+        }
 }
 
 }  // namespace halfmark::kernels::ops_cases

@@ -124,12 +124,30 @@ int destroy(Comm comm) {
   return kSuccess;
 }
 
+std::set<std::pair<int, int>>& aborted() {  // clique and rank
+  static std::set<std::pair<int, int>> all;
+  return all;
+}
+
+// Also while the group that uses it is open, and without its device: it ends what would wait for ever.
+int abort_work(Comm comm) {
+  HM_NCCL("ncclCommAbort");
+  if (!comm) return kSuccess;
+  const auto rank = communicators.find(comm);
+  if (!rank) return failed(kInvalidArgument, "ncclCommAbort: no such communicator");
+  const std::lock_guard lock(runtime_mutex());
+  aborted().emplace(rank->clique, rank->rank);
+  communicators.destroy(comm);
+  return kSuccess;
+}
+
 int get_async_error(Comm comm, int* result) {
   HM_NCCL("ncclCommGetAsyncError");
   if (!comm || !communicators.find(comm))
     return failed(kInvalidArgument, "ncclCommGetAsyncError: no such communicator");
   if (!result) return failed(kInvalidArgument, "ncclCommGetAsyncError: no place for the error");
-  *result = planted("nccl-async-error") ? kRemoteError : kSuccess;
+  const Rank rank = *communicators.find(comm);
+  *result = planted("nccl-async-error") && rank.rank == rank.ranks - 1 ? kRemoteError : kSuccess;
   return kSuccess;
 }
 
@@ -259,13 +277,18 @@ const std::vector<Function>& functions() {
       {"ncclGetLastError", address(&get_last_error)}, {"ncclCommInitAll", address(&init_all)},
       {"ncclCommDestroy", address(&destroy)},         {"ncclCommGetAsyncError", address(&get_async_error)},
       {"ncclGroupStart", address(&group_start)},      {"ncclGroupEnd", address(&group_end)},
-      {"ncclAllReduce", address(&all_reduce)},
+      {"ncclAllReduce", address(&all_reduce)},        {"ncclCommAbort", address(&abort_work)},
   };
   return all;
 }
 
 }  // namespace
+
+bool is_aborted(const Rank& rank) { return aborted().contains({rank.clique, rank.rank}); }
+
 }  // namespace nccl
+
+bool nccl_never_ends() { return planted("nccl-stops") || planted("nccl-never-ends"); }
 
 void* nccl_function(std::string_view name) {
   if (planted("no-nccl")) return nullptr;

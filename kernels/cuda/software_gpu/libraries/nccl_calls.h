@@ -51,6 +51,9 @@ struct Call {
   cudaStream_t stream = nullptr;
 };
 
+// Whether ncclCommAbort has been called of the communicator, so that its work ends without a result.
+bool is_aborted(const Rank& rank);
+
 // Enqueues one all-reduce, of which each rank has made its call; `calls` by rank.
 void enqueue_all_reduce(const std::vector<Call>& calls);
 

@@ -324,6 +324,30 @@ TEST_F(SoftwareNccl, UnwrittenInputsAndLostPeersFault) {
   EXPECT_EQ(call("ncclCommInitAll", again.data(), 3, static_cast<const int*>(nullptr)), kUnhandledCudaError);
 }
 
+// As on a GPU: the others have no error of their own, and their sums do not end before ncclCommAbort.
+TEST_F(SoftwareNccl, RanksWaitForOneThatFailsUntilTheyAreAborted) {
+  std::vector<void*> in, out;
+  for (size_t r = 0; r < 3; ++r) {
+    in.push_back(buffer(r, DType::f32, {1, 2})), out.push_back(buffer(r, DType::f32, {0, 0}));
+    if (r == 1) in[r] = allocate_on_device(8);
+  }
+  EXPECT_EQ(call("ncclGroupStart"), kSuccess);
+  for (size_t r = 0; r < 3; ++r) EXPECT_EQ(reduce(r, in[r], out[r], 2), kSuccess);
+  EXPECT_EQ(call("ncclGroupEnd"), kSuccess);
+  const auto asked = [&](int rank) {
+    const cudaError_t fault = cudaSetDevice(rank);
+    return fault == cudaSuccess ? cudaStreamQuery(streams_[static_cast<size_t>(rank)]) : fault;
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(asked(0), cudaErrorNotReady);
+  EXPECT_EQ(asked(1), cudaErrorLaunchFailure);
+  for (const Comm comm : comms_) EXPECT_EQ(call("ncclCommAbort", comm), kSuccess);
+  EXPECT_EQ(call("ncclCommAbort", comms_[0]), kInvalidArgument);
+  EXPECT_EQ(call("ncclCommAbort", Comm{}), kSuccess);
+  EXPECT_EQ(asked(0), cudaErrorNotReady);
+  EXPECT_EQ(asked(0), cudaSuccess);
+  EXPECT_EQ(result(2, out[2], DType::f32, 2), (std::vector<double>{0, 0}));
+}
+
 TEST_F(SoftwareNccl, EveryCallFailsOnRequest) {
   for (const std::string_view name : nccl_function_names()) {
     if (name == "ncclGetErrorString" || name == "ncclGetLastError") continue;
@@ -335,6 +359,7 @@ TEST_F(SoftwareNccl, EveryCallFailsOnRequest) {
                        : name == "ncclCommInitAll"
                            ? call("ncclCommInitAll", some.data(), 3, static_cast<const int*>(nullptr))
                        : name == "ncclCommDestroy"       ? call("ncclCommDestroy", comms_[0])
+                       : name == "ncclCommAbort"         ? call("ncclCommAbort", comms_[0])
                        : name == "ncclCommGetAsyncError" ? call("ncclCommGetAsyncError", comms_[0], &number)
                        : name == "ncclGroupStart"        ? call("ncclGroupStart")
                        : name == "ncclGroupEnd"          ? call("ncclGroupEnd")

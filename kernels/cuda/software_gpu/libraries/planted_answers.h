@@ -25,7 +25,8 @@
 //   nccl-keeps-fp32        partial sums of an all-reduce are fp32, and only the last is rounded
 //   nccl-tree, nccl-at-once   the ranks are added in halves; all at once and exactly, as a switch might
 //   nccl-other-bits        the last rank gets another bit in the last element; nccl-varies: every second run, all ranks
-//   nccl-async-error       a communicator says later that its work has failed
+//   nccl-async-error       the communicator of the last rank says later that its work has failed, and no sum ends
+//   nccl-stops, nccl-never-ends   no sum ends, before ncclCommAbort or at all
 //   faults                 cublasLtMatmul, convolutions and other graphs read memory that is not theirs
 #pragma once
 
