@@ -70,11 +70,11 @@ Trial one_by_one(TrialSpec spec) {
   return trial;
 }
 
-struct CastCounts {
+struct CastCalls {
   uint64_t single = 0, lists = 0, bytes = 0;
 };
-CastCounts casts_of(const KernelLog& log, std::string_view phase) {
-  CastCounts counts;
+CastCalls casts_of(const KernelLog& log, std::string_view phase) {
+  CastCalls counts;
   for (const LoggedKernel& one : log.entries()) {
     if (one.phase != phase || (one.operation != Cast::name && one.operation != CastTensors::name)) continue;
     (one.operation == Cast::name ? counts.single : counts.lists) += one.calls;
@@ -122,7 +122,7 @@ TEST_P(PassCasts, HaveTheBitsOfCastsOneByOneInEveryStep) {
 }
 
 struct CountedCasts {
-  CastCounts forward, backward;
+  CastCalls forward, backward;
 };
 CountedCasts casts_of_step(Trial& trial) {
   const KernelLog log;
@@ -130,15 +130,15 @@ CountedCasts casts_of_step(Trial& trial) {
   return {casts_of(log, "forward"), casts_of(log, "backward")};
 }
 
-// What is left one by one are the casts of activations and of their gradients: of GPT the result of the last norm, before the layer
-// without a bias, and in each block the gradients before its two branches; of ResNet the images and their gradient. Rows of a CPU
+// What is left one by one are the casts of activations and of their gradients: of GPT in each block the gradients
+// before its two branches; of ResNet the images and their gradient. Rows of a CPU
 // for fp16 have casts of their own in backward.
 TEST_P(PassCasts, AreOneOperationInForwardAndOneInBackward) {
   struct ExpectedCasts {
     const char* subject;
     uint64_t parameters, forward, backward;
   };
-  for (const ExpectedCasts& expected : {ExpectedCasts{kGpt, 17, 1, 5}, ExpectedCasts{kResnet, 19, 1, 1}})
+  for (const ExpectedCasts& expected : {ExpectedCasts{kGpt, 17, 0, 4}, ExpectedCasts{kResnet, 19, 1, 1}})
     for (const std::string policy : {"amp-bf16", "amp-fp16"}) {
       const std::string what = std::string(expected.subject) + " " + policy;
       Trial trial(spec(expected.subject, policy));
@@ -170,7 +170,7 @@ TEST_P(PassCasts, AreOneByOneInAPassThatDoesNotFuseOrKeepsNoCasts) {
     for (int step = 0; step < 3; ++step) {
       const CountedCasts counts = casts_of_step(trial);
       EXPECT_EQ(counts.forward.lists, 0u);
-      EXPECT_GE(counts.forward.single, 18u);
+      EXPECT_GE(counts.forward.single, 17u);
       EXPECT_EQ(counts.backward.lists, one.settings.fused ? 1u : 0u);
     }
   }
@@ -201,7 +201,7 @@ TEST_P(PassCasts, OfInferenceAreOneOperation) {
   const KernelLog log;
   const Tensor later = trial.infer();
   EXPECT_EQ(casts_of(log, "evaluation").lists, 1u);
-  EXPECT_EQ(casts_of(log, "evaluation").single, 1u);
+  EXPECT_EQ(casts_of(log, "evaluation").single, 0u);
   EXPECT_NE(later.codes(), first.codes()) << "the weights have changed";
   trial.set_training(false);
   EXPECT_EQ(trial.forward().codes(), later.codes());

@@ -1,5 +1,6 @@
 #include "models/score.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -89,6 +90,12 @@ Score score_of(DataKind kind, const Shape& input, const Shape& output, const std
     score.right += best(values.data() + i / pixels * pixels * classes + i % pixels, classes, pixels) == label;
   }
   return score;
+}
+
+double Evaluation::accuracy_error() const {
+  const auto count = static_cast<double>(samples);
+  const double q = (accuracy * count + 1) / (count + 2);
+  return std::sqrt(q * (1 - q) / count);
 }
 
 }  // namespace halfmark::models

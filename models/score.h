@@ -1,6 +1,7 @@
 // How good an output is, apart from its loss.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "kernels/tensor/shape.h"
@@ -23,5 +24,15 @@ struct Score {
 // `output` and `values`: of a batch of this kind.
 Score score_of(DataKind kind, const Shape& input, const Shape& output, const std::vector<double>& values,
                const std::vector<double>& labels);
+
+// Of a trained model on samples that it was not trained on.
+struct Evaluation {
+  double loss = 0;      // mean of the losses of the batches, weighted by their samples
+  double accuracy = 0;  // share of all labels, sequences or objects that are right
+  int64_t samples = 0;
+  // Standard error of the accuracy as an estimate for the distribution of the data: sqrt(q (1 - q) / samples) with
+  // q = (right + 1) / (samples + 2), so that it is not 0 when all or none are right. It says nothing about other seeds.
+  double accuracy_error() const;
+};
 
 }  // namespace halfmark::models

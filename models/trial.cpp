@@ -14,7 +14,6 @@
 #include "models/draw.h"
 #include "models/layers/loss.h"
 #include "models/network/folded.h"
-#include "models/score.h"
 
 namespace halfmark::models {
 namespace {
@@ -109,6 +108,10 @@ struct Trial::Parts {
     return loss_head.forward(pass, pass.entering(out), target);
   }
 
+  void prepare(Pass& pass) const {
+    pass.caches_casts = spec.settings.cast_cache, pass.fuses = spec.settings.fused;
+    pass.counts = cast_counts, pass.recomputed_tap = recomputed_tap;
+  }
   // The gradient of scale * loss_factor * loss with respect to the output.
   Tensor output_gradient(Pass& pass, double factor) {
     if (labelled() && policy.layers.empty()) return head->backward(pass, factor);
@@ -280,8 +283,7 @@ Tensor Trial::forward() {
   PhaseScope phase("forward");
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, p.training, forward_key(), p.tap);
-  pass.caches_casts = p.spec.settings.cast_cache, pass.fuses = p.spec.settings.fused;
-  pass.counts = p.cast_counts;
+  p.prepare(pass);
   const Tensor x = p.source.given_to_model(p.x);
   const CastAhead ahead(pass, p.forward_casts[p.training]);
   p.output = p.model->forward(pass, x, &p.saved);
@@ -306,10 +308,8 @@ void Trial::backward(Gradients earlier) {
   HM_CHECK(p.pending, "backward needs a forward before it; it cannot run twice");
   PhaseScope phase("backward");
   Pass pass(p.device, p.policy, p.training, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
-  pass.fuses = p.spec.settings.fused;
-  pass.counts = p.cast_counts, pass.casts_tensors = CastOf::gradient;
-  pass.recomputed_tap = p.recomputed_tap;
-  pass.caches_casts = p.spec.settings.cast_cache;
+  p.prepare(pass);
+  pass.casts_tensors = CastOf::gradient;
   pass.accumulate = earlier == Gradients::added;
   p.pending = false;
   finish_update();
@@ -392,15 +392,9 @@ Tensor Trial::infer() {
   HM_CHECK(!p.x.empty(), "inference needs a loaded batch");
   PhaseScope phase("evaluation");
   Pass pass(p.device, p.policy, false, p.key, p.tap);
-  pass.fuses = p.spec.settings.fused;
+  p.prepare(pass);
   const CastAhead ahead(pass, p.forward_casts[false]);
   return p.model->forward(pass, p.source.given_to_model(p.x), nullptr);
-}
-
-double Evaluation::accuracy_error() const {
-  const auto count = static_cast<double>(samples);
-  const double q = (accuracy * count + 1) / (count + 2);
-  return std::sqrt(q * (1 - q) / count);
 }
 
 size_t Trial::foldable() const { return parts_->folded_network().pairs.size(); }

@@ -11,6 +11,7 @@
 #include "models/namespaces.h"
 #include "models/optimizer.h"
 #include "models/scaler.h"
+#include "models/score.h"
 #include "models/trial_spec.h"
 
 namespace halfmark::models {
@@ -20,16 +21,6 @@ struct StepResult {
   double accuracy = 0;   // of the batch (score.h); 0 without labels
   bool skipped = false;  // the scaler saw a non-finite gradient
   double scale = 1;      // the loss scale used in this step
-};
-
-// Of a trained model on samples that it was not trained on.
-struct Evaluation {
-  double loss = 0;      // mean of the losses of the batches, weighted by their samples
-  double accuracy = 0;  // share of all labels, sequences or objects that are right (score.h)
-  int64_t samples = 0;
-  // Standard error of the accuracy as an estimate for the distribution of the data: sqrt(q (1 - q) / samples) with
-  // q = (right + 1) / (samples + 2), so that it is not 0 when all or none are right. It says nothing about other seeds.
-  double accuracy_error() const;
 };
 
 // What a model answers to the held-out samples, batch by batch.
