@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -60,11 +61,13 @@ Axis fused_axis() {
 
 void expect_fused(const TrialSpec& spec, const KernelLog& log) {
   if (!spec.settings.fused) return;
+  constexpr std::string_view kFused[] = {FusedMatmul::name,      FusedMatmulBackward::name,     FusedConv2d::name,
+                                         FusedBatchNorm::name,   FusedBatchNormBackward::name,  CastTensors::name,
+                                         AddNormalizeRows::name, NormalizeRowsBackwardAdd::name};
   for (const LoggedKernel& one : log.entries())
-    if (one.operation == FusedMatmul::name || one.operation == FusedBatchNorm::name) return;
-  throw Unsupported("fused=on: " + spec.subject->id() +
-                    " has neither a product with a bias nor a batch norm before ReLU, " +
-                    "in training, that can be one operation under " + std::string(spec.policy->name));
+    if (std::ranges::find(kFused, one.operation) != std::end(kFused)) return;
+  throw Unsupported("fused=on: " + spec.subject->id() + " has no operations that are one with others under " +
+                    std::string(spec.policy->name));
 }
 
 std::optional<std::string> settled_value(const Axis& axis, std::string_view text) {

@@ -186,7 +186,8 @@ Findings measure_range(const TrialSpec& spec) {
 Harness range_harness() {
   return {.name = "range",
           .about =
-              "exponents of activations and gradients within the format's range: headroom, underflow, first non-finite "
+              "exponents of activations and gradients within the format's range: headroom, underflow, what casts lose, "
+              "first non-finite "
               "tensor",
           .axes = {},
           .metrics = range_table(),

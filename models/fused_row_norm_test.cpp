@@ -46,7 +46,7 @@ TEST(FusedRowNorms, LeaveTheCastsOfTheirResultAndOfItsGradientOut) {
 }
 
 TEST(FusedRowNorms, HaveTheBitsOfSeparateCasts) {
-  std::vector<const char*> devices = {"cpu"};
+  std::vector<const char*> devices = {"cpu", "sim:hopper"};
   for (const kernels::DeviceRow& row : kernels::known_devices())
     if (row.name == "cuda:0" && row.absent.empty()) devices.push_back("cuda:0");
   for (const char* device : devices)
@@ -135,6 +135,7 @@ struct Blocks {
   bool shortcut = false;       // a layer on the other branch of the first block
   bool nested = false;         // the second block is in a sequence of its own, and its body begins with a block
   bool ends_with_norm = true;  // the last layers are a norm and a linear layer
+  bool norm_within = false;    // nested: behind the block at the start of the body is a norm, which sums that block
 };
 Ran run_blocks(const RunOptions& options, const Blocks& blocks) {
   return run_layers(
@@ -142,7 +143,7 @@ Ran run_blocks(const RunOptions& options, const Blocks& blocks) {
         int count = 0, apart = 0;
         const auto norm = [&] {
           const std::string name = "norm" + std::to_string(++count);
-          return blocks.centred ? layer_norm(init, name, 40) : rms_norm(init, name, 40);
+          return blocks.centred ? layer_norm(init, name, 40, 1e-2) : rms_norm(init, name, 40, 1e-3);
         };
         const auto linear_layer = [&] { return linear(init, "linear" + std::to_string(++count), 40, 40); };
         const auto body = [&] {
@@ -151,20 +152,22 @@ Ran run_blocks(const RunOptions& options, const Blocks& blocks) {
           return sequential("body" + std::to_string(++count), std::move(layers));
         };
         std::vector<LayerPtr> layers;
-        const auto between = [&] {
-          if (blocks.apart) layers.push_back(flatten("nothing" + std::to_string(++apart)));
+        const auto between = [&](std::vector<LayerPtr>& of) {
+          if (blocks.apart) of.push_back(flatten("nothing" + std::to_string(++apart)));
         };
         layers.push_back(norm());  // autocast: the branches beside the blocks are f32
-        layers.push_back(residual("block1", body(), blocks.shortcut ? linear_layer() : nullptr)), between();
+        layers.push_back(residual("block1", body(), blocks.shortcut ? linear_layer() : nullptr)), between(layers);
         if (blocks.nested) {
           std::vector<LayerPtr> inner, outer;
-          inner.push_back(residual("inner", body(), nullptr)), inner.push_back(linear_layer());
+          inner.push_back(residual("inner", body(), nullptr));
+          if (blocks.norm_within) between(inner), inner.push_back(norm());
+          inner.push_back(linear_layer());
           outer.push_back(residual("block2", sequential("deep", std::move(inner)), linear_layer()));
           layers.push_back(sequential("outer", std::move(outer)));
         } else {
           layers.push_back(residual("block2", body(), nullptr));
         }
-        between();
+        between(layers);
         if (blocks.ends_with_norm) layers.push_back(norm()), layers.push_back(linear_layer());
         return sequential("net", std::move(layers));
       },
@@ -177,8 +180,12 @@ TEST(FusedRowNorms, SumTheBranchesOfTheBlockBeforeThemWithTheBitsOfAnAddition) {
     if (row.name == "cuda:0" && row.absent.empty()) devices.push_back("cuda:0");
   for (const char* device : devices)
     for (const char* policy : {"amp-bf16", "amp-fp16", "bf16", "fp16", "fp32", "fp64", "keras-mixed-float16"})
-      for (const Blocks& blocks :
-           {Blocks{}, {.centred = false}, {.shortcut = true}, {.nested = true}, {.ends_with_norm = false}}) {
+      for (const Blocks& blocks : {Blocks{},
+                                   {.centred = false},
+                                   {.shortcut = true},
+                                   {.nested = true},
+                                   {.ends_with_norm = false},
+                                   {.nested = true, .norm_within = true}}) {
         const RunOptions options{.policy = policy, .device = device};
         Blocks separate = blocks;
         separate.apart = true;
@@ -193,12 +200,53 @@ TEST(FusedRowNorms, SumTheBranchesOfTheBlockBeforeThemWithTheBitsOfAnAddition) {
         const std::string rules = policy;
         const bool casts = rules.starts_with("keras") || (blocks.shortcut && rules.starts_with("amp"));
         EXPECT_EQ(fused.operations.count("add_normalize_rows"), casts                                     ? 0u
+                                                                : blocks.norm_within                      ? 2u
                                                                 : blocks.ends_with_norm && !blocks.nested ? 2u
                                                                                                           : 1u)
             << what;
         EXPECT_TRUE(fused.seen.contains("activation/block1")) << what;
         for (const auto& [name, values] : fused.seen) EXPECT_EQ(values, apart.seen.at(name)) << what << " " << name;
       }
+}
+
+// Group norms of images: pixels share the entries of scale and shift, and convolutions choose their layouts.
+Ran run_image_blocks(const RunOptions& options, bool apart) {
+  return run_layers(
+      [&](const Init& init) {
+        std::vector<LayerPtr> layers;
+        const auto block = [&](const std::string& name) {
+          std::vector<LayerPtr> body;
+          body.push_back(group_norm(init, name + ".norm", 8, 2, 1e-3));
+          body.push_back(conv2d(init, name + ".conv", 8, 8, 3, {.pad_h = 1, .pad_w = 1}));
+          return residual(name, sequential(name + ".body", std::move(body)), nullptr);
+        };
+        const auto between = [&](const std::string& name) {
+          if (apart) layers.push_back(dropout(name, 0));
+        };
+        layers.push_back(group_norm(init, "first", 8, 4));
+        layers.push_back(block("block1")), between("nothing1");
+        layers.push_back(block("block2")), between("nothing2");
+        layers.push_back(group_norm(init, "last", 8, 8, 1e-2));
+        return sequential("net", std::move(layers));
+      },
+      Shape{2, 8, 6, 5}, options);
+}
+
+TEST(FusedRowNorms, OfImagesSumTheBranchesBeforeThemWithTheBitsOfAnAddition) {
+  std::vector<const char*> devices = {"cpu", "sim:hopper"};
+  for (const kernels::DeviceRow& row : kernels::known_devices())
+    if (row.name == "cuda:0" && row.absent.empty()) devices.push_back("cuda:0");
+  for (const char* device : devices)
+    for (const char* policy : {"amp-bf16", "amp-fp16", "bf16", "fp32", "fp64"}) {
+      const RunOptions options{.policy = policy, .device = device};
+      const Ran fused = run_image_blocks(options, false), apart = run_image_blocks(options, true);
+      const std::string what = std::string(device) + " " + policy;
+      EXPECT_EQ(fused.output, apart.output) << what;
+      EXPECT_EQ(fused.input_gradient, apart.input_gradient) << what;
+      EXPECT_EQ(fused.gradients, apart.gradients) << what;
+      EXPECT_EQ(apart.operations.count("add_normalize_rows"), 0u) << what;
+      for (const auto& [name, values] : fused.seen) EXPECT_EQ(values, apart.seen.at(name)) << what << " " << name;
+    }
 }
 
 TEST(FusedRowNorms, ShowTheRoundedResultToTaps) {

@@ -86,28 +86,33 @@ DType Pass::output_dtype(std::string_view operation, DType input) const {
 
 void Pass::gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute) {
   const bool first = param.grad.empty();
-  const DType delivered = first ? wider(policy_->grad, param.value.dtype()) : param.grad.dtype();
   if (first) {
     PurposeScope purpose(Purpose::gradients);
-    param.grad = Tensor(device, param.value.shape(), delivered);
+    param.grad = Tensor(device, param.value.shape(), wider(policy_->grad, param.value.dtype()));
   }
   const bool is_second = !delivered_.insert(&param).second;  // a weight that two layers share
-  const bool adds = !first && (accumulate || is_second);
-  if (computed == delivered && !adds) {
-    compute(param.grad);
-  } else {
-    Tensor computed_gradient(device, param.value.shape(), computed);
-    compute(computed_gradient);
-    if (adds) {
-      gradient_casts_.run_all();  // what it is added to may wait
-      run(Add{.a = param.grad, .b = computed_gradient, .out = param.grad});
-    } else if (fuses && !tap && !counts && is_cast_with_others(param.grad)) {
-      gradient_casts_.add(computed_gradient, param.grad);
-    } else {
-      run_cast(CastOf::weight_gradient, computed_gradient, param.grad);
-    }
+  try {
+    compute_gradient(param, computed, compute, first, !first && (accumulate || is_second));
+  } catch (...) {
+    if (first) param.grad = {};  // it has no values
+    throw;
   }
   if (tap) look("gradient/" + param.name, param.grad);
+}
+
+void Pass::compute_gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute, bool is_new,
+                            bool adds) {
+  if (computed == param.grad.dtype() && !adds) return compute(param.grad);
+  Tensor computed_gradient(device, param.value.shape(), computed);
+  compute(computed_gradient);
+  if (adds) {
+    gradient_casts_.run_all();  // what it is added to may wait
+    run(Add{.a = param.grad, .b = computed_gradient, .out = param.grad});
+  } else if (fuses && !tap && !counts && is_cast_with_others(param.grad)) {
+    gradient_casts_.add(computed_gradient, param.grad, is_new);
+  } else {
+    run_cast(CastOf::weight_gradient, computed_gradient, param.grad);
+  }
 }
 
 Math Pass::math(DType operands) const {

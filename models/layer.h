@@ -84,7 +84,7 @@ class Pass {
   DType output_dtype(std::string_view operation, DType input) const;
   // Sets a parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`. The pass stores it as
   // Param::grad in the wider of policy.grad and the parameter's dtype, and calls the tap. Without a tap, a pass that fuses may
-  // cast it as late as when the pass ends.
+  // cast it as late as when the pass ends. If that fails, a first gradient is empty again.
   void gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute);
   // The arithmetic of matmul and convolution on operands of this dtype.
   Math math(DType operands) const;
@@ -109,6 +109,8 @@ class Pass {
  private:
   friend class PolicyScope;
   DType wanted(std::string_view operation, DType input) const;
+  void compute_gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute, bool is_new,
+                        bool adds);
   Tensor cast_of(CastOf kind, const Tensor& x, DType dtype) const;
   void run_cast(CastOf kind, const Tensor& x, Tensor& out) const;
   const Policy* policy_;
@@ -181,7 +183,7 @@ class Saved {
   std::vector<Entry> kept_;
 };
 
-class FusibleNorm;
+class FusibleWithRelu;
 
 class Layer {
  public:
@@ -202,7 +204,7 @@ class Layer {
   virtual FusedActivation fused_activation(const Pass& pass) const { return (void)pass, FusedActivation::none; }
   // This layer, if under this pass it can compute a ReLU after it too, and before that, if `adds`, the addition of another
   // branch (layers/fusible.h); else null.
-  virtual FusibleNorm* fusible_norm(const Pass& pass, bool adds) { return (void)pass, (void)adds, nullptr; }
+  virtual FusibleWithRelu* fusible_with_relu(const Pass& pass, bool adds) { return (void)pass, (void)adds, nullptr; }
 
   const std::string& name() const { return name_; }
   // Whether another place of the model runs this layer too, with its state.

@@ -32,15 +32,18 @@ class GradientCasts {
   static constexpr size_t kMostBytes = size_t{32} << 20;
 
   GradientCasts();
-  // Runs them. If an exception passes, gradients are left as they were. Throws what an operation throws.
+  // Runs them. If an exception passes, or an operation throws one, gradients are left as they were, and new ones become empty.
   ~GradientCasts() noexcept(false);
   GradientCasts(const GradientCasts&) = delete;
   GradientCasts& operator=(const GradientCasts&) = delete;
-  void add(const Tensor& computed, const Tensor& gradient);  // gradient <- computed, later
+  // gradient <- computed, later. `is_new`: the gradient has no values yet.
+  void add(const Tensor& computed, Tensor& gradient, bool is_new);
   void run_all();
 
  private:
+  void drop_all();
   std::vector<kernels::CastPair> waiting_;
+  std::vector<Tensor*> new_;
   size_t bytes_ = 0;
   int exceptions_;
 };

@@ -219,6 +219,10 @@ TEST_P(PassCasts, OfWhatIsComputedAgainAreOneOperationForEachCheckpoint) {
   EXPECT_EQ(second.backward.lists, 2u);
   EXPECT_EQ(second.backward.single + 4, first.backward.single);
   EXPECT_EQ(second.backward.bytes, first.backward.bytes);
+  Trial uncached = one_by_one(spec(shared, "amp-bf16"));
+  uncached.load_batch(0);
+  casts_of_step(uncached);
+  EXPECT_EQ(casts_of_step(uncached).backward.lists, 0u) << "a checkpoint of a pass that keeps no casts keeps none";
 }
 
 TEST_P(PassCasts, OfGradientsAreMadeBeforeATapSeesThem) {
@@ -262,30 +266,96 @@ TEST_P(PassCasts, OfGradientsRunWhenTheyHaveWaitedLongEnough) {
   const auto is_zero = [&](int i) { return gradients[i].slice(kHalf - 1, 1).values()[0] == 0; };
   {
     GradientCasts casts;
-    casts.add(computed, gradients[0]);
+    casts.add(computed, gradients[0], false);
     EXPECT_FALSE(is_zero(0));
-    casts.add(computed, gradients[1]);
+    casts.add(computed, gradients[1], false);
     EXPECT_TRUE(is_zero(0) && is_zero(1));
-    casts.add(computed, gradients[2]);
+    casts.add(computed, gradients[2], false);
     EXPECT_FALSE(is_zero(2));
   }
   EXPECT_TRUE(is_zero(2));
   gradients[2].fill(1);
+  const Tensor few = Tensor::zeros(*device_, {3}, DType::bf16);
+  Tensor fresh(*device_, {3}, DType::f32);
   EXPECT_THROW(
       {
         GradientCasts casts;
-        casts.add(computed, gradients[2]);
+        casts.add(computed, gradients[2], false);
+        casts.add(few, fresh, true);
         throw Error("another operation has failed");
       },
       Error);
   EXPECT_FALSE(is_zero(2));
+  EXPECT_TRUE(fresh.empty()) << "it has got no values";
+  Tensor other_shape(*device_, {3}, DType::f32);
+  fresh = Tensor(*device_, {3}, DType::f32);
   EXPECT_THROW(
       {
         GradientCasts casts;
-        casts.add(computed, Tensor(*device_, {3}, DType::f32));
+        casts.add(computed, other_shape, false);
+        casts.add(few, fresh, true);
       },
       Error)
       << "what fails at the end reaches the caller";
+  EXPECT_FALSE(other_shape.empty());
+  EXPECT_TRUE(fresh.empty());
+}
+
+// The gradient of `later` waits for its cast when the layer in front of it fails.
+TEST_P(PassCasts, LeaveNoGradientWithoutValuesIfABackwardFails) {
+  const Policy& policy = policy_named("amp-bf16");
+  for (const bool fuses : {true, false}) {
+    const Init init{*device_, policy, RandomKey(3)};
+    const LayerPtr later = linear(init, "later", 8, 8);
+    Param first = init.param("first", {8}, DType::f32, std::vector<double>(8, 1.0));
+    Pass setting(*device_, policy, true);
+    Saved saved;
+    later->forward(setting, Tensor::zeros(*device_, {2, 8}, DType::f32), &saved);
+    EXPECT_THROW(
+        {
+          Pass pass(*device_, policy, true);
+          pass.fuses = fuses;
+          later->backward(pass, Tensor::zeros(*device_, {2, 8}, DType::bf16), saved);
+          pass.gradient(first, DType::f32, [](Tensor&) { throw Error("an operation has failed"); });
+        },
+        Error);
+    EXPECT_TRUE(first.grad.empty());
+    for (const Param* param : later->params()) {
+      EXPECT_EQ(param->grad.empty(), fuses) << param->name;
+      if (!param->grad.empty()) {
+        EXPECT_EQ(param->grad.values(), std::vector<double>(static_cast<size_t>(param->grad.elements()), 0.0));
+      }
+    }
+  }
+}
+
+// A pass that counts casts makes each by itself: the second knows what the first has asked for.
+TEST_P(PassCasts, AreCountedInEveryPassAlike) {
+  Trial trial(spec(kGpt, "amp-bf16"));
+  trial.load_batch(0);
+  casts_of_step(trial), casts_of_step(trial);
+  const auto values_of = [&](CastCounts& counts) {
+    std::map<std::string, double> values;
+    for (const CastCounts::Row& row : counts.rows())
+      values[std::string(name_of(row.kind)) + " " + std::string(name_of(row.from))] = row.values;
+    return values;
+  };
+  std::map<std::string, double> seen[2];
+  for (auto& values : seen) {
+    CastCounts counts;
+    trial.set_cast_counts(&counts);
+    trial.forward(), trial.backward();
+    values = values_of(counts);
+    const Tensor evaluated = trial.infer();
+    EXPECT_EQ(values_of(counts), values) << "inference is not counted";
+  }
+  trial.set_cast_counts(nullptr);
+  EXPECT_EQ(seen[0], seen[1]);
+  double gradients = 0;
+  for (const Param* param : trial.params())
+    if (param->grad.dtype() == DType::f32) gradients += static_cast<double>(param->value.elements());
+  EXPECT_GT(seen[0]["weights f32"], 0);
+  EXPECT_GT(gradients, 0);
 }
 
 TEST(ParameterCast, OfALargeTensorIsMadeByItself) {

@@ -393,6 +393,7 @@ Tensor Trial::infer() {
   PhaseScope phase("evaluation");
   Pass pass(p.device, p.policy, false, p.key, p.tap);
   p.prepare(pass);
+  pass.counts = nullptr;  // they are of forward and backward
   const CastAhead ahead(pass, p.forward_casts[false]);
   return p.model->forward(pass, p.source.given_to_model(p.x), nullptr);
 }

@@ -117,6 +117,35 @@ TEST_F(GpuCast, EveryRoundingGivesTheBitsOfEncode) {
     }
 }
 
+// More elements than one grid takes at a time, so that threads go on to others. The counts are known from the values.
+TEST_F(GpuCast, CountsTheEventsOfMoreElementsThanAGridHasThreads) {
+  struct Kind {
+    float value;
+    int inexact, overflow, underflow, subnormal;
+  };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr Kind kKinds[] = {
+      {1, 0, 0, 0, 0},         {1 + 0x1p-12F, 1, 0, 0, 0}, {0x1p-26F, 1, 0, 1, 0}, {-0x1.8p-24F, 1, 0, 0, 1},
+      {0x1p-20F, 0, 0, 0, 1},  {-65520, 1, 1, 0, 0},       {65519, 1, 0, 0, 0},    {0, 0, 0, 0, 0},
+      {kInfinity, 0, 0, 0, 0}, {kNan, 0, 0, 0, 0}};
+  constexpr size_t kCount = size_t{2048} * 256 * 8 + 12345;
+  std::vector<float> values(kCount);
+  std::vector<double> expected(4);
+  for (size_t i = 0; i < kCount; ++i) {
+    const Kind& kind = kKinds[RandomKey(19).below(i, std::size(kKinds))];
+    values[i] = kind.value;
+    expected[0] += kind.inexact, expected[1] += kind.overflow;
+    expected[2] += kind.underflow, expected[3] += kind.subnormal;
+  }
+  Tensor x(gpu(), {static_cast<int64_t>(kCount)}, DType::f32), out(gpu(), x.shape(), DType::f16),
+      single(gpu(), x.shape(), DType::f16), events = Tensor::zeros(gpu(), {CountedCast::kEvents}, DType::f64);
+  gpu().copy_in(x.data(), values.data(), x.bytes());
+  run(CountedCast{.x = x, .out = out, .events = events});
+  run(Cast{.x = x, .out = single});
+  EXPECT_EQ(events.values(), expected);
+  EXPECT_TRUE(out.codes() == single.codes());
+}
+
 // Bit patterns of all kinds, with NaN, infinities and subnormal numbers of both dtypes among them.
 std::vector<uint64_t> patterns(DType dtype, size_t count, uint64_t seed) {
   const RandomKey key(seed);

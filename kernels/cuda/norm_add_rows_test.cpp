@@ -138,5 +138,47 @@ TEST_F(NormAddRows, SumBranchesBeforeTheNormWithTheBitsOfAnAddition) {
     }
 }
 
+// One of the operands begins four bytes behind a boundary of 16: the kernel reads packs, so another one has to run.
+TEST_F(NormAddRows, HaveTheBitsOfAnAdditionWhereverTheirOperandsBegin) {
+  const Shape shape{4, 40}, rows{4}, entries{40};
+  const auto shifted = [&](const Tensor& values, bool moves) {
+    const int64_t count = shape.elements();
+    Tensor memory(gpu(), {count + 4}, DType::f32);
+    Tensor own = memory.slice(moves ? 1 : 0, count).reshaped(shape);
+    run(Cast{.x = values, .out = own});
+    return own;
+  };
+  const Tensor scale = drawn(entries, DType::f32, 4), shift = drawn(entries, DType::f32, 5);
+  const auto results = [&](int moved, bool together, KernelLog& log) {
+    const Tensor a = shifted(drawn(shape, DType::f32, 1), moved == 0),
+                 b = shifted(drawn(shape, DType::f32, 2), moved == 1);
+    Tensor sum = shifted(Tensor::zeros(gpu(), shape, DType::f32), moved == 2),
+           out = shifted(Tensor::zeros(gpu(), shape, DType::f32), moved == 3), inverse(gpu(), rows, DType::f32),
+           mean(gpu(), rows, DType::f32);
+    const AddNormalizeRows op{.a = a,
+                              .b = b,
+                              .scale = scale,
+                              .shift = shift,
+                              .sum = sum,
+                              .out = out,
+                              .mean = mean,
+                              .inverse = inverse,
+                              .width = 40,
+                              .epsilon = 1e-2};
+    log.clear();
+    if (together)
+      run(op);
+    else
+      run(op.add()), run(op.norm(sum));
+    return std::vector{sum.codes(), out.codes(), inverse.codes(), mean.codes()};
+  };
+  KernelLog log;
+  for (int moved = 0; moved <= 4; ++moved) {
+    EXPECT_EQ(results(moved, true, log), results(moved, false, log)) << moved;
+    results(moved, true, log);
+    EXPECT_EQ(log.entries().size() == 1, moved == 4) << moved << ": of operand " << moved;
+  }
+}
+
 }  // namespace
 }  // namespace halfmark::kernels

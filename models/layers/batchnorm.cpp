@@ -28,7 +28,7 @@ Shape image_shape(const Shape& x) {
   }
 }
 
-class BatchNormLayer : public TappedLayer, public FusibleNorm {
+class BatchNormLayer : public TappedLayer, public FusibleWithRelu {
  public:
   // torch.nn.BatchNorm2d: scale 1, shift 0, running mean 0 and variance 1.
   BatchNormLayer(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options)
@@ -61,7 +61,7 @@ class BatchNormLayer : public TappedLayer, public FusibleNorm {
   }
   std::vector<State*> states() override { return {&mean_, &variance_}; }
 
-  FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
+  FusibleWithRelu* fusible_with_relu(const Pass& pass, bool adds) override {
     const bool is_plain = !options_.frozen && !options_.accumulate && !casts_layer_inputs(pass.policy());
     // A branch that is added runs before the norm; if it runs the norm too, the running statistics have to follow the order.
     if (!pass.fuses || !pass.training || !is_plain || (adds && runs_again())) return nullptr;

@@ -26,7 +26,7 @@ class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
   }
 };
 
-class Sequential : public Layer, public FusibleNorm, public SumsInput, public SumsGradient {
+class Sequential : public Layer, public FusibleWithRelu, public SumsInput, public SumsGradient {
  public:
   Sequential(std::string name, std::vector<LayerPtr> layers) : Layer(std::move(name)), layers_(std::move(layers)) {
     for (size_t i = 0; i < layers_.size(); ++i)
@@ -39,15 +39,15 @@ class Sequential : public Layer, public FusibleNorm, public SumsInput, public Su
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override {
     return backward_from(layers_.size(), pass, dy, saved);
   }
-  FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
-    return !layers_.empty() && layers_.back()->fusible_norm(pass, adds) ? this : nullptr;
+  FusibleWithRelu* fusible_with_relu(const Pass& pass, bool adds) override {
+    return !layers_.empty() && layers_.back()->fusible_with_relu(pass, adds) ? this : nullptr;
   }
   Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& branch, Saved* saved) override {
     const Tensor y = forward_until(layers_.size() - 1, pass, {x, {}}, saved);
-    return layers_.back()->fusible_norm(pass, branch != nullptr)->forward_with_relu(pass, y, branch, saved);
+    return layers_.back()->fusible_with_relu(pass, branch != nullptr)->forward_with_relu(pass, y, branch, saved);
   }
   Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward& branch) override {
-    FusibleNorm* last = layers_.back()->fusible_norm(pass, branch != nullptr);
+    FusibleWithRelu* last = layers_.back()->fusible_with_relu(pass, branch != nullptr);
     Tensor dx = last->backward_with_relu(pass, std::move(dy), saved, branch);
     return backward_from(layers_.size() - 1, pass, std::move(dx), saved);
   }
@@ -97,13 +97,13 @@ class Sequential : public Layer, public FusibleNorm, public SumsInput, public Su
         continue;
       }
       const FusedActivation f = fused_after(pass, i);
-      FusibleNorm* norm = norm_before_relu(pass, i);
-      if (f == FusedActivation::none && !norm) {
+      FusibleWithRelu* clipped = layer_before_relu(pass, i);
+      if (f == FusedActivation::none && !clipped) {
         y.a = layers_[i]->forward(pass, y.a, saved);
         continue;
       }
-      if (norm)
-        y.a = norm->forward_with_relu(pass, y.a, nullptr, saved);
+      if (clipped)
+        y.a = clipped->forward_with_relu(pass, y.a, nullptr, saved);
       else
         y.a = linear_at(pass, i)->forward_activated(pass, y.a, saved, f, linear_at(pass, i + 2) != nullptr);
       ++i;
@@ -116,9 +116,9 @@ class Sequential : public Layer, public FusibleNorm, public SumsInput, public Su
     bool has_bias_gradient = false;  // of the layer whose turn it is: computed with the layer after it
     bool is_added = addend.empty();
     for (size_t i = end; i-- > 0;) {
-      if (FusibleNorm* norm = i >= 1 ? norm_before_relu(pass, i - 1) : nullptr) {
-        dx = norm->backward_with_relu(pass, std::move(dx), saved, nullptr);
-        --i;  // the norm is done too
+      if (FusibleWithRelu* clipped = i >= 1 ? layer_before_relu(pass, i - 1) : nullptr) {
+        dx = clipped->backward_with_relu(pass, std::move(dx), saved, nullptr);
+        --i;  // that layer is done too
         continue;
       }
       const FusedActivation after = i >= 1 ? fused_after(pass, i - 1) : FusedActivation::none;
@@ -143,7 +143,7 @@ class Sequential : public Layer, public FusibleNorm, public SumsInput, public Su
 
   // Layer i, if it can compute the sum of branches before it and runs by itself; else null.
   SumsInput* input_sum_at(const Pass& pass, size_t i) const {
-    if (i >= layers_.size() || norm_before_relu(pass, i)) return nullptr;
+    if (i >= layers_.size() || layer_before_relu(pass, i)) return nullptr;
     auto* layer = dynamic_cast<SumsInput*>(layers_[i].get());
     return layer && layer->can_sum_input(pass) ? layer : nullptr;
   }
@@ -153,15 +153,15 @@ class Sequential : public Layer, public FusibleNorm, public SumsInput, public Su
   }
   // The first layer, if its backward can add another gradient to its own and runs by itself; else null.
   SumsGradient* first_sum(const Pass& pass) const {
-    if (layers_.empty() || norm_before_relu(pass, 0)) return nullptr;
+    if (layers_.empty() || layer_before_relu(pass, 0)) return nullptr;
     auto* first = dynamic_cast<SumsGradient*>(layers_[0].get());
     return first && first->can_sum(pass) ? first : nullptr;
   }
   // Layer i, if it computes the next layer, a ReLU, too; else null.
-  FusibleNorm* norm_before_relu(const Pass& pass, size_t i) const {
+  FusibleWithRelu* layer_before_relu(const Pass& pass, size_t i) const {
     if (!pass.fuses || i + 1 >= layers_.size()) return nullptr;
     if (layers_[i + 1]->fused_activation(pass) != FusedActivation::relu) return nullptr;
-    return layers_[i]->fusible_norm(pass, false);
+    return layers_[i]->fusible_with_relu(pass, false);
   }
   // Layer i, if it rounds its result for the next layer; else null.
   FusibleRowNorm* norm_before_linear(const Pass& pass, size_t i) const {
@@ -193,7 +193,7 @@ class Sequential : public Layer, public FusibleNorm, public SumsInput, public Su
 };
 
 // y = body(x) + shortcut(x); the tap sees the sum under this layer's name
-class Residual : public Layer, public FusibleNorm, public SumsInput, public LeavesSum {
+class Residual : public Layer, public FusibleWithRelu, public SumsInput, public LeavesSum {
  public:
   Residual(std::string name, LayerPtr body, LayerPtr shortcut)
       : Layer(std::move(name)), body_(std::move(body)), shortcut_(std::move(shortcut)) {
@@ -233,8 +233,8 @@ class Residual : public Layer, public FusibleNorm, public SumsInput, public Leav
   }
 
   // The norm at the end of the body adds the shortcut.
-  FusibleNorm* fusible_norm(const Pass& pass, bool adds) override {
-    return !adds && body_->fusible_norm(pass, true) ? this : nullptr;
+  FusibleWithRelu* fusible_with_relu(const Pass& pass, bool adds) override {
+    return !adds && body_->fusible_with_relu(pass, true) ? this : nullptr;
   }
   Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& other, Saved* saved) override {
     HM_CHECK(!other, "residual '" + name() + "' adds nothing but its own branches");
@@ -244,7 +244,7 @@ class Residual : public Layer, public FusibleNorm, public SumsInput, public Leav
       b = {result.shape(), result.dtype()};
       return result;
     };
-    Tensor y = body_->fusible_norm(pass, true)->forward_with_relu(pass, x, shortcut, saved);
+    Tensor y = body_->fusible_with_relu(pass, true)->forward_with_relu(pass, x, shortcut, saved);
     if (saved) saved->keep_spec({x.shape(), x.dtype()}), saved->keep_spec(b);
     return y;
   }
@@ -257,7 +257,7 @@ class Residual : public Layer, public FusibleNorm, public SumsInput, public Leav
       if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
     };
     const Tensor through_body =
-        body_->fusible_norm(pass, true)->backward_with_relu(pass, std::move(dy), saved, shortcut);
+        body_->fusible_with_relu(pass, true)->backward_with_relu(pass, std::move(dy), saved, shortcut);
     const Tensor dx = pass.sum(through_body, through_shortcut);
     return pass.cast(dx, x.dtype);
   }

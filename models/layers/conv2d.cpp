@@ -1,18 +1,21 @@
-// Convolution with stride, padding, dilation and groups.
+// Convolution with stride, padding, dilation and groups. If the pass fuses, convolution, bias and a ReLU behind it are one operation:
+// the result is rounded once.
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/number/error.h"
 #include "models/layers/bias.h"
+#include "models/layers/fusible.h"
 #include "models/layers/tapped_layer.h"
 #include "models/layers/weight.h"
 
 namespace halfmark::models {
 namespace {
 
-class Convolution : public TappedLayer {
+class Convolution : public TappedLayer, public FusibleWithRelu {
  public:
   // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * area of the kernel.
   Convolution(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window, int groups,
@@ -42,17 +45,52 @@ class Convolution : public TappedLayer {
             window_extent(x[3], w[3], window_.stride_w, window_.pad_w, window_.dilation_w)};
   }
 
+  FusibleWithRelu* fusible_with_relu(const Pass& pass, bool adds) override {
+    return !adds && can_fuse(pass) ? this : nullptr;
+  }
+  Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& branch, Saved* saved) override {
+    HM_CHECK(!branch, "convolution '" + name() + "' adds no branch");
+    Tensor y = convolved(pass, x, saved, true);
+    if (saved) saved->keep(y);
+    return y;
+  }
+  Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward&) override {
+    const Tensor kept = saved.take();
+    dy = pass.cast(dy, kept.dtype());
+    Tensor dz = pass.fresh(kept.shape(), kept.dtype());
+    run(ReluBackward{.kept = kept, .dy = dy, .dx = dz});
+    if (pass.tap) pass.look("gradient/" + name(), dz);
+    return differentiate(pass, dz, saved);
+  }
+
  private:
   static int64_t area(Size2d kernel) { return static_cast<int64_t>(kernel.h) * kernel.w; }
+  bool can_fuse(const Pass& pass) const { return pass.fuses && !bias_.is_none() && !casts_layer_inputs(pass.policy()); }
 
-  Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
+  Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override { return convolved(pass, x, saved, false); }
+
+  Tensor convolved(Pass& pass, const Tensor& x, Saved* saved, bool relu) {
     if (saved) saved->keep_spec(x);
     const Tensor a = pass.input("conv2d", x), w = weight_.forward(pass, "conv2d", saved);
     Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("conv2d", a.dtype()));
-    run(Conv2d{.x = a, .w = w, .out = y, .window = window_, .groups = groups_, .math = pass.math(a.dtype())});
-    bias_.add(pass, "conv2d", y);
+    const Tensor bias = bias_.is_none() ? Tensor() : bias_.value(pass, "conv2d");
+    run_biased(pass, FusedConv2d{.x = a,
+                                 .w = w,
+                                 .bias = bias,
+                                 .out = y,
+                                 .relu = relu,
+                                 .window = window_,
+                                 .groups = groups_,
+                                 .math = pass.math(a.dtype())});
     if (saved) saved->keep(a);
     return y;
+  }
+
+  void run_biased(Pass& pass, const FusedConv2d& op) {
+    if (can_fuse(pass) && has_row_like_product(op)) return run(op);
+    run(op.product(op.out));
+    if (!op.bias.empty()) run(AddBias{.x = op.out, .bias = op.bias, .out = op.out});
+    if (op.relu) run(Activation<activations::Relu>{.x = op.out, .out = op.out});
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
@@ -67,6 +105,16 @@ class Convolution : public TappedLayer {
     Tensor dx = pass.fresh(x.shape, a.dtype());
     run(Conv2dBackwardData{.dy = dy, .w = w, .dx = dx, .window = window_, .groups = groups_, .math = math});
     return pass.cast(dx, x.dtype);
+  }
+
+  // Not if the device has no code for it, or only emulated code, while it has a convolution of real speed.
+  static bool has_row_like_product(const FusedConv2d& op) {
+    using kernels::Speed;
+    try {
+      return chosen(op).speed == Speed::real || chosen(op.product(op.out)).speed == Speed::emulated;
+    } catch (const kernels::Unsupported&) {
+      return false;
+    }
   }
 
   Window window_;

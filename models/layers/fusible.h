@@ -35,16 +35,17 @@ class FusibleLinear {
   virtual void bias_gradient_by(Pass& pass, DType computed, const std::function<void(Tensor&)>& compute) = 0;
 };
 
-// A batch norm, or a container that ends with one, and the ReLU after it as one operation. A residual container gives the
-// norm its other branch, which the norm adds. Taps see neither the argument of ReLU nor the gradients on both sides of it.
-class FusibleNorm {
+// A convolution with a bias, a batch norm, or a container that ends with one of them, and the ReLU after it as one operation. A
+// residual container gives a norm its other branch, which the norm adds. Taps do not see the argument of ReLU and the gradient of
+// its result, nor of a norm that of its own result.
+class FusibleWithRelu {
  public:
   using RunBranch = std::function<Tensor()>;
   using RunBranchBackward = std::function<void(Tensor)>;
-  virtual ~FusibleNorm() = default;
-  // max(0, the layer's result + what the branch gives, which runs before the norm); null: nothing is added.
+  virtual ~FusibleWithRelu() = default;
+  // max(0, the layer's result + what the branch gives, which runs before the layer); null: nothing is added.
   virtual Tensor forward_with_relu(Pass& pass, const Tensor& x, const RunBranch& branch, Saved* saved) = 0;
-  // The gradient of x from that of the result. The branch gets its own after the norm, before the layers in front of that.
+  // The gradient of x from that of the result. The branch gets its own after the layer, before those in front of it.
   virtual Tensor backward_with_relu(Pass& pass, Tensor dy, Saved& saved, const RunBranchBackward& branch) = 0;
 };
 

@@ -119,20 +119,24 @@ Desc open_filter(const Tensor& w, int groups) {
   return Desc(filter_dims(w.shape(), groups), type_of(w.dtype()), Tag::any);
 }
 
-dnnl::convolution_forward::primitive_desc forward_of(const Desc& x, const Desc& w, const Desc& y, const Geometry& g) {
-  return make_convolution(x, w, y, g, attributes());
+dnnl::convolution_forward::primitive_desc forward_of(const Desc& x, const Desc& w, const Desc& y, const Geometry& g,
+                                                     const Desc& bias = Desc()) {
+  return make_convolution(x, w, y, g, attributes(), bias);
 }
 
-Plan make_conv_plan(const Conv2d& op) {
-  if (is_product(op)) return make_product_plan(op);
-  const Desc w = open_filter(op.w, op.groups);
+Plan conv_plan(const Conv2d& op, bool biased) {
+  if (is_product(op)) return make_product_plan(op, biased);
+  const Desc w = open_filter(op.w, op.groups), bias = biased ? plain_desc({op.w.shape()[0]}, DataType::f32) : Desc();
   const auto description = best_images(op.x, op.out, op.groups, [&](const Desc& x, const Desc& y) {
-    return forward_of(x, w, y, geometry_of(op.window));
+    return forward_of(x, w, y, geometry_of(op.window), bias);
   });
   Plan plan = plan_of<dnnl::convolution_forward>(description);
   plan.x = description.src_desc(), plan.w = description.weights_desc(), plan.y = description.dst_desc();
   return plan;
 }
+
+Plan make_conv_plan(const Conv2d& op) { return conv_plan(op, false); }
+Plan make_fused_conv_plan(const FusedConv2d& op) { return conv_plan(op.product(op.out), !op.bias.empty()); }
 
 Plan make_conv_backward_data_plan(const Conv2dBackwardData& op) {
   if (is_product(op)) return make_product_plan(op);
@@ -190,14 +194,28 @@ Refusal refuses_conv_backward_weights(const Device&, const Conv2dBackwardWeights
   return refuses_conv(op.x, op.dy, op, make_conv_backward_weights_plan);
 }
 
-void run_conv(Device& device, const Conv2d& op) {
-  const Plan& plan = plan_for(op, make_conv_plan);
-  if (is_product(op)) return run_product(device, plan, op);
+// The bias is added to sums in fp32, which are rounded once. ReLU follows on the rounded result, which gives the same numbers:
+// oneDNN's own makes 0 of a NaN (elementwise.cpp).
+Refusal refuses_fused_conv(const Device&, const FusedConv2d& op) {
+  if (!op.bias.empty() && op.bias.dtype() == DType::f64) return "takes no bias of f64";
+  return refuses_conv(op.x, op.w, op, make_fused_conv_plan);
+}
+
+void convolve(Device& device, const Plan& plan, const Conv2d& op, const Tensor& bias) {
+  if (is_product(op)) return run_product(device, plan, op, bias);
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.x, plan.x);
   call.packed(DNNL_ARG_WEIGHTS, op.w, filter_desc(op.w, op.groups), plan.w);
+  if (!bias.empty()) call.vector(DNNL_ARG_BIAS, bias);
   call.out(DNNL_ARG_DST, op.out, plan.y);
   call.run();
+}
+
+void run_conv(Device& device, const Conv2d& op) { convolve(device, plan_for(op, make_conv_plan), op, {}); }
+
+void run_fused_conv(Device& device, const FusedConv2d& op) {
+  convolve(device, plan_for(op, make_fused_conv_plan), op.product(op.out), op.bias);
+  if (op.relu) run(Activation<activations::Relu>{.x = op.out, .out = op.out});
 }
 
 void run_conv_backward_data(Device& device, const Conv2dBackwardData& op) {
@@ -229,6 +247,7 @@ void add_contractions(KernelTable& table) {
   table.of<Conv2dBackwardData>().push_back({"onednn", Speed::real, refuses_conv_backward_data, run_conv_backward_data});
   table.of<Conv2dBackwardWeights>().push_back(
       {"onednn", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
+  table.of<FusedConv2d>().push_back({"onednn", Speed::real, refuses_fused_conv, run_fused_conv});
 }
 
 }  // namespace halfmark::kernels::onednn

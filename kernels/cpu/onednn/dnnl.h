@@ -77,12 +77,13 @@ inline DataType type_of(const Desc& desc) {
 #endif
 }
 
+// `bias`: empty, or [1, columns].
 inline dnnl::matmul::primitive_desc make_matmul(const Desc& a, const Desc& b, const Desc& out,
-                                                const dnnl::primitive_attr& attr) {
+                                                const dnnl::primitive_attr& attr, const Desc& bias = Desc()) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine(), a, b, out, attr};
+  return {engine(), a, b, bias, out, attr};
 #else
-  return {dnnl::matmul::desc(a, b, out), attr, engine()};
+  return {dnnl::matmul::desc(a, b, bias, out), attr, engine()};
 #endif
 }
 
@@ -91,14 +92,16 @@ struct Geometry {
   Dims strides, dilations, kernel, left, right;
 };
 
+// `bias`: empty, or [channels].
 inline dnnl::convolution_forward::primitive_desc make_convolution(const Desc& x, const Desc& w, const Desc& y,
-                                                                  const Geometry& g, const dnnl::primitive_attr& attr) {
+                                                                  const Geometry& g, const dnnl::primitive_attr& attr,
+                                                                  const Desc& bias = Desc()) {
   constexpr auto kKind = dnnl::prop_kind::forward_training;
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine(), kKind, kDirect, x, w, y, g.strides, g.dilations, g.left, g.right, attr};
+  return {engine(), kKind, kDirect, x, w, bias, y, g.strides, g.dilations, g.left, g.right, attr};
 #else
-  return {dnnl::convolution_forward::desc(kKind, kDirect, x, w, y, g.strides, g.dilations, g.left, g.right), attr,
+  return {dnnl::convolution_forward::desc(kKind, kDirect, x, w, bias, y, g.strides, g.dilations, g.left, g.right), attr,
           engine()};
 #endif
 }

@@ -35,8 +35,8 @@ Desc transposed(const Tensor& tensor, int64_t rows, int64_t columns) {
 }
 Desc matrix_of_pixels(const Tensor& image) { return matrix(image, pixels_of(image), image.shape()[1]); }
 
-Plan product(const Desc& a, const Desc& b, const Desc& out) {
-  Plan plan = plan_of<dnnl::matmul>(make_matmul(a, b, out, attributes()));
+Plan product(const Desc& a, const Desc& b, const Desc& out, const Desc& bias = Desc()) {
+  Plan plan = plan_of<dnnl::matmul>(make_matmul(a, b, out, attributes(), bias));
   plan.x = a, plan.w = b, plan.y = out;
   return plan;
 }
@@ -45,12 +45,14 @@ void take_image(Call& call, int argument, const Tensor& image, const Desc& seen)
   call.in(argument, image, desc_of(image), Desc(dims_of(image.shape()), type_of(image.dtype()), Tag::nhwc), seen);
 }
 
-// out = image * filter, of images.
-void multiply(Device& device, const Plan& plan, const Tensor& image, const Tensor& filter, Tensor& out) {
+// out = image * filter + bias, of images.
+void multiply(Device& device, const Plan& plan, const Tensor& image, const Tensor& filter, const Tensor& bias,
+              Tensor& out) {
   out.materialize(Layout::nhwc);
   Call call(device, plan);
   take_image(call, DNNL_ARG_SRC, image, plan.x);
   call.in(DNNL_ARG_WEIGHTS, filter, plan.w, plan.w);
+  if (!bias.empty()) call.vector(DNNL_ARG_BIAS, bias.reshaped({1, bias.elements()}));
   call.out(DNNL_ARG_DST, out, plan.y, plan.y);
   call.run();
 }
@@ -67,9 +69,10 @@ bool is_product(const Conv2dBackwardWeights& op) {
   return is_pointwise(op.dw, op.window, op.groups) && is_operand(op.x, op.dw) && is_operand(op.dy, op.dw);
 }
 
-Plan make_product_plan(const Conv2d& op) {
+Plan make_product_plan(const Conv2d& op, bool biased) {
   const Shape& w = op.w.shape();
-  return product(matrix_of_pixels(op.x), transposed(op.w, w[0], w[1]), matrix_of_pixels(op.out));
+  return product(matrix_of_pixels(op.x), transposed(op.w, w[0], w[1]), matrix_of_pixels(op.out),
+                 biased ? plain_desc({1, w[0]}, DataType::f32) : Desc());
 }
 Plan make_product_plan(const Conv2dBackwardData& op) {
   const Shape& w = op.w.shape();
@@ -80,9 +83,11 @@ Plan make_product_plan(const Conv2dBackwardWeights& op) {
   return product(transposed(op.dy, pixels_of(op.dy), w[0]), matrix_of_pixels(op.x), matrix(op.dw, w[0], w[1]));
 }
 
-void run_product(Device& device, const Plan& plan, const Conv2d& op) { multiply(device, plan, op.x, op.w, op.out); }
+void run_product(Device& device, const Plan& plan, const Conv2d& op, const Tensor& bias) {
+  multiply(device, plan, op.x, op.w, bias, op.out);
+}
 void run_product(Device& device, const Plan& plan, const Conv2dBackwardData& op) {
-  multiply(device, plan, op.dy, op.w, op.dx);
+  multiply(device, plan, op.dy, op.w, {}, op.dx);
 }
 void run_product(Device& device, const Plan& plan, const Conv2dBackwardWeights& op) {
   op.dw.materialize(Layout::plain);  // optimizers read filters: use a layout that every row reads

@@ -13,10 +13,10 @@ bool is_product(const Conv2dBackwardData& op);
 bool is_product(const Conv2dBackwardWeights& op);
 
 // For operations that are products.
-Plan make_product_plan(const Conv2d& op);
+Plan make_product_plan(const Conv2d& op, bool biased = false);
 Plan make_product_plan(const Conv2dBackwardData& op);
 Plan make_product_plan(const Conv2dBackwardWeights& op);
-void run_product(Device& device, const Plan& plan, const Conv2d& op);
+void run_product(Device& device, const Plan& plan, const Conv2d& op, const Tensor& bias = {});
 void run_product(Device& device, const Plan& plan, const Conv2dBackwardData& op);
 void run_product(Device& device, const Plan& plan, const Conv2dBackwardWeights& op);
 

@@ -99,6 +99,7 @@ struct BatchNormInferenceBackward {
 // with 0 in place of the mean if not `centred`. Value i of x uses entry (i / repeat) mod n of scale and shift;
 // n * repeat is a multiple of the width and divides the elements of x.
 // `summed` takes the sum of squares in place of their mean: weight norm, which divides a row by its length.
+// With x in f32 and a narrower `out`, the result is rounded to f32 and then to the dtype of `out`, as by a cast behind the norm.
 struct NormalizeRows {
   static constexpr std::string_view name = "normalize_rows";
   const Tensor& x;
