@@ -66,7 +66,7 @@ void expect_fused(const TrialSpec& spec, const KernelLog& log) {
                                          AddNormalizeRows::name, NormalizeRowsBackwardAdd::name};
   for (const LoggedKernel& one : log.entries())
     if (std::ranges::find(kFused, one.operation) != std::end(kFused)) return;
-  throw Unsupported("fused=on: " + spec.subject->id() + " has no operations that are one with others under " +
+  throw Unsupported("fused=on: " + spec.subject->id() + " has no operations that can be fused under " +
                     std::string(spec.policy->name));
 }
 

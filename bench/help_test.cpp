@@ -161,6 +161,29 @@ TEST_F(HelpTest, ScalersWithNumbersAreListed) {
   }
 }
 
+TEST_F(HelpTest, IsAWordToo) {
+  for (const CommandAbout& command : listed_commands()) {
+    const Result word = halfmark("help " + command.name), option = halfmark(command.name + " --help");
+    EXPECT_EQ(word.code, 0) << command.name;
+    EXPECT_EQ(word.out, option.out) << command.name;
+  }
+  EXPECT_EQ(halfmark("help").out, halfmark("--help").out);
+  expect_complaint("help nothing", "unknown command");
+}
+
+// A terminal of 60 columns breaks a paragraph once, not also where the source does.
+TEST_F(HelpTest, BreaksParagraphsAtTheWidthOfTheTerminal) {
+  const std::string text = halfmark("check --help").out;
+  const size_t at = text.find("\nMatrix instructions are compared");
+  ASSERT_NE(at, text.npos) << text;
+  const size_t end = text.find("\nExit codes:", at);
+  ASSERT_NE(end, text.npos) << text;
+  std::istringstream lines(text.substr(at + 1, end - at - 1));
+  std::string line, next;
+  for (std::getline(lines, line); std::getline(lines, next); line = next)
+    EXPECT_GT(line.size() + 1 + next.substr(0, next.find(' ')).size(), 80u) << "broken early: " << line;
+}
+
 TEST_F(HelpTest, CutsNothingOfAListThatIsPiped) {
   const std::string text = halfmark("list policies").out;
   const auto policies = nlohmann::json::parse(halfmark("list policies --json").out);

@@ -46,7 +46,7 @@ TEST_F(NamesThatAreTaken, AFileInThePlaceOfTheJournalIsRefused) {
   EXPECT_EQ(read(folder_ / "report.json.journal"), "precious");
 }
 
-TEST_F(NamesThatAreTaken, AFileInThePlaceOfTheOldJournalIsRefused) {
+TEST_F(NamesThatAreTaken, AFileInThePlaceOfTheOldJournalIsLeftAlone) {
   ASSERT_EQ(halfmark(kFew + " -o whole.json").code, 0);
   const Report whole = Report::load(folder_ / "whole.json");
   Report header = whole;
@@ -54,9 +54,11 @@ TEST_F(NamesThatAreTaken, AFileInThePlaceOfTheOldJournalIsRefused) {
   Journal::create(journal_of(folder_ / "report.json"), header).append(whole.records.at(0));
   const std::string journal = read(folder_ / "report.json.journal");
   write("report.json.journal.old");
-  expect_refused("report.json.journal.old");
+  const Result result = halfmark(kFew);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(says(result.err, "is kept as report.json.journal.old2")) << result.err;
   EXPECT_EQ(read(folder_ / "report.json.journal.old"), "precious");
-  EXPECT_EQ(read(folder_ / "report.json.journal"), journal);
+  EXPECT_EQ(read(folder_ / "report.json.journal.old2"), journal);
 }
 
 TEST_F(NamesThatAreTaken, LinksAreNotFollowed) {

@@ -279,7 +279,8 @@ TEST_F(JournalOfAnotherRun, IsKeptWhenARunStartsAgain) {
   const Result result = halfmark("run --no-probes --suite smoke --device cpu linear");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(read(folder_ / "report.json.journal.old"), contents_);
-  EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume would have continued it")) << result.err;
+  EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume continues the journal of the same command"))
+      << result.err;
 }
 
 TEST_F(JournalOfAnotherRun, WithoutRecordsTakesNoOldOnesPlace) {
@@ -413,12 +414,16 @@ TEST_F(SurvivalTest, ResumingAFinishedRunMeasuresNothing) {
   elsewhere.replace(elsewhere.find("\"build_type\": \"") + 15, 0, "other ");
   std::ofstream(folder_ / "report.json") << elsewhere;
   expect_kept(run, "halfmark.build_type other ");
-  // Numbers that were changed are measured again.
+  // A report with numbers that were changed is kept, and all are measured again.
   std::string changed = finished;
-  const size_t at = changed.find("\"value\": ") + 9;
+  constexpr std::string_view kValue = "\"value\":";
+  const size_t at = changed.find(kValue) + kValue.size();
   changed.replace(at, changed.find_first_of(",\n}", at) - at, "0.5");
   std::ofstream(folder_ / "report.json") << changed;
-  EXPECT_TRUE(says(halfmark(run + " --resume").err, "measuring all cases"));
+  const Result measured = halfmark(run + " --resume");
+  EXPECT_TRUE(says(measured.err, "measuring all cases")) << measured.err;
+  EXPECT_TRUE(says(measured.err, "it is kept as report.json.old")) << measured.err;
+  EXPECT_EQ(read(folder_ / "report.json.old"), changed);
   EXPECT_FALSE(says(halfmark("show report.json").out, "changed"));
 }
 

@@ -89,10 +89,18 @@ class HelpFormatter : public CLI::Formatter {
     return text.str();
   }
   std::string make_footer(const CLI::App* app) const override {
-    std::string text;
+    std::string text, paragraph;
+    const auto end_paragraph = [&] {
+      if (!paragraph.empty()) text += "\n" + broken(std::exchange(paragraph, {}), 0);
+    };
     std::istringstream lines(app->get_footer());
-    for (std::string line; std::getline(lines, line);)  // indented text is a table or an example
-      text += "\n" + (line.starts_with("  ") ? line : broken(line, 0));
+    for (std::string line; std::getline(lines, line);) {
+      const bool is_kept = line.empty() || line.starts_with("  ");  // indented text is a table or an example
+      if (is_kept) end_paragraph(), text += "\n" + line;
+      if (!is_kept) paragraph += (paragraph.empty() ? "" : " ") + line;
+      if (line.ends_with('.') || line.ends_with(':')) end_paragraph();
+    }
+    end_paragraph();
     return text.empty() ? text : "\n" + text.substr(1) + "\n";
   }
 
@@ -310,6 +318,13 @@ std::vector<CommandAbout> CommandLine::commands() const {
 
 std::function<void()> CommandLine::read(int argc, const char* const* argv) {
   CLI::App& app = parser_->app;
+  // `halfmark help run` is `halfmark run --help`.
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    words.erase(words.begin() + 1);
+    const auto is_named = [&](const CommandAbout& one) { return argc > 2 && one.name == argv[2]; };
+    if (argc == 2 || std::ranges::any_of(commands(), is_named)) words.push_back("--help");
+  }
   // CLI11 takes the next argument as the value: `claims --json=$UNSET S0-2` would measure every claim.
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -317,7 +332,7 @@ std::function<void()> CommandLine::read(int argc, const char* const* argv) {
       throw Error(fmt::format("{} needs a value", argument.substr(0, argument.size() - 1)));
   }
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::Success& request) {  // --help, --version
     std::ostringstream text;
     app.exit(request, text, text);
@@ -327,9 +342,9 @@ std::function<void()> CommandLine::read(int argc, const char* const* argv) {
     std::vector<std::string> names;
     for (const CLI::App* command : app.get_subcommands({}))
       if (!command->get_group().empty()) names.push_back(command->get_name());
-    const bool named = argc > 1 && argv[1][0] != '-';
+    const bool named = words.size() > 1 && words[1][0] != '-';
     throw Error(fmt::format("{}; commands: {} ({} --help says more)",
-                            named ? fmt::format("unknown command '{}'", argv[1]) : "a command is needed",
+                            named ? fmt::format("unknown command '{}'", words[1]) : "a command is needed",
                             fmt::join(names, ", "), program_name()));
   } catch (const CLI::ArgumentMismatch& error) {
     throw Error(with_help(app, in_plain_words(error)));

@@ -119,7 +119,7 @@ Json scaler_json(std::string_view name, const models::ScalerRow& row, const Scal
           {"initial", s.kind == ScalerSpec::Kind::none ? Json(nullptr) : Json(s.initial)},
           {"interval", if_dynamic(s.interval)},
           {"hysteresis", if_dynamic(s.hysteresis)},
-          {"floor", if_dynamic(s.floor)},
+          {"floor", if_dynamic(s.floor > 0 ? Json(s.floor) : Json(nullptr))},
           {"cap", if_dynamic(std::isfinite(s.cap) ? Json(s.cap) : Json(nullptr))},
           {"stops_at_floor", if_dynamic(s.stops_at_floor)}};
 }
@@ -227,7 +227,9 @@ std::string policies_text(const Json& list, const TextOptions& options) {
 }
 
 std::string scalers_text(const Json& list, const TextOptions& options) {
-  Table table({"scaler", "initial", "grows after", "overflows to fall", "least", "most", "about"}, 6);
+  Table table({"scaler", "initial", "grows after", "overflows to fall", "least", "most"});
+  size_t longest = 0;
+  for (const Json& row : list) longest = std::max(longest, row["name"].get<std::string>().size());
   const auto power = [](const Json& value) {
     if (value.is_null() || value == 0) return std::string("-");
     const double number = value.get<double>(), exponent = std::log2(number);
@@ -240,9 +242,12 @@ std::string scalers_text(const Json& list, const TextOptions& options) {
                {power(row["interval"])},
                {power(row["hysteresis"])},
                {power(row["floor"])},
-               {power(row["cap"])},
-               {row["about"].get<std::string>()}});
-  return table.text(options) +
+               {power(row["cap"])}});
+  std::string abouts;
+  for (const Json& row : list)
+    abouts += wrapped(fmt::format("{:<{}}  ", row["name"].get<std::string>(), longest), row["about"].get<std::string>(),
+                      options.width);
+  return table.text(options) + abouts +
          wrapped(
              "",
              "--scaler NAME, or NAME:INITIAL:STEPS with another scale and other steps until it grows, as static:1024 "

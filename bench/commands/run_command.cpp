@@ -27,6 +27,7 @@
 #include "kernels/number/error.h"
 #include "models/families.h"
 #include "models/files/data_set.h"
+#include "models/policy.h"
 #include "models/zoo.h"
 #include "reports/record/file.h"
 #include "reports/record/printable.h"
@@ -186,6 +187,12 @@ void run(const RunArguments& arguments, Program& program) {
   }
 }
 
+std::string names_of_cast_rules() {
+  std::vector<std::string_view> names;
+  for (const models::CastRules& one : models::cast_rules()) names.push_back(one.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 void add_run_command(CommandLine& line, Program& program) {
@@ -205,8 +212,7 @@ void add_run_command(CommandLine& line, Program& program) {
   command.list("--scaler", selection.change.scalers,
                "change the loss scaling: none, static:128, torch, deepspeed, ... (halfmark list scalers), also with "
                "the initial scale and the steps until it grows: torch:1024:100 (more: a,b)");
-  command.option("--cast-rules", selection.change.rules,
-                 "change the casts of autocast: torch-cuda, torch-cpu, apex-o1, keras");
+  command.option("--cast-rules", selection.change.rules, "change the casts of autocast: " + names_of_cast_rules());
   command.option("--precision", selection.change.precision,
                  "give layers policies of their own: conv1=fp32,block*.bn=fp16; halfmark list subjects ID names the "
                  "layers, loss is the loss");

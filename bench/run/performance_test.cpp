@@ -352,7 +352,7 @@ TEST(Fused, RefusesASubjectWithoutSuchLayers) {
   for (const char* harness : {"throughput", "error"}) {
     const Record record = record_of(std::string("batchnorm2d/b4_c3_s4/cpu/fp32/") + harness + "/fused=on");
     EXPECT_EQ(record.status, Status::skipped);
-    EXPECT_EQ(record.reason, "fused=on: batchnorm2d/b4_c3_s4 has no operations that are one with others under fp32");
+    EXPECT_EQ(record.reason, "fused=on: batchnorm2d/b4_c3_s4 has no operations that can be fused under fp32");
   }
 }
 

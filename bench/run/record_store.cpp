@@ -47,6 +47,15 @@ void check_descriptor(int descriptor) {
     throw Error(fmt::format("--output-descriptor {}: is not open for writing; use -o", descriptor));
 }
 
+// FILE.old, or FILE.old2 and so on: the first that no file has.
+std::filesystem::path free_old_name(const std::filesystem::path& file) {
+  std::filesystem::path name = file.string() + ".old";
+  std::error_code ignored;
+  for (int number = 2; std::filesystem::exists(std::filesystem::symlink_status(name, ignored)); ++number)
+    name = fmt::format("{}.old{}", file.string(), number);
+  return name;
+}
+
 // A report that is not finished must not replace a finished one of an earlier run. No report replaces a file that is none.
 void keep_earlier(const std::filesystem::path& output, bool is_complete) {
   const std::filesystem::path target = target_of(output);
@@ -56,23 +65,22 @@ void keep_earlier(const std::filesystem::path& output, bool is_complete) {
     if (!Report::load(target).run.complete || is_complete) return;
   } catch (const ReportError&) {  // no report: the user may need it
   }
-  std::filesystem::path kept = target.string() + ".old";
-  for (int number = 2; std::filesystem::exists(std::filesystem::symlink_status(kept, ignored)); ++number)
-    kept = fmt::format("{}.old{}", target.string(), number);
+  const std::filesystem::path kept = free_old_name(target);
   std::filesystem::rename(target, kept, ignored);
   if (!ignored) complain(fmt::format("the earlier {} is kept as {}", output.string(), kept.string()));
 }
 
 // A new run must not destroy the records of an earlier one.
 void set_aside(const std::filesystem::path& journal) {
-  const std::filesystem::path kept = journal.string() + ".old";
   try {
     if (Journal::read(journal).records.empty()) return;
   } catch (const ReportError&) {  // damaged: kept for inspection by the user
   }
-  Journal::is_at(kept);  // an older journal is replaced; any other file is an error
+  const std::filesystem::path kept = free_old_name(journal);
   std::filesystem::rename(journal, kept);
-  complain(fmt::format("the journal of an earlier run is kept as {}; --resume would have continued it", kept.string()));
+  complain(
+      fmt::format("the journal of an earlier run is kept as {}; --resume continues the journal of the same command",
+                  kept.string()));
 }
 
 }  // namespace
@@ -129,8 +137,13 @@ std::optional<Report> RecordStore::finished_report(const std::vector<std::string
   if (const auto other = difference_of(report.environment, header_.environment))
     refuse(fmt::format("{} {}, which is {} now (`{}`)", printable(other->key), printable(shortened(other->here)),
                        printable(shortened(other->there)), printable(report.run.command)));
-  if (!report.run.complete || report.run.plan.cases == 0 || !changed_text(report).empty() ||
-      report.records.size() != records_.size())
+  if (const std::string changed = changed_text(report); !changed.empty()) {
+    const std::filesystem::path kept = free_old_name(target_of(output_));
+    std::filesystem::rename(target_of(output_), kept);
+    complain(fmt::format("{}: {}; it is kept as {}", output_.string(), printable(changed), kept.string()));
+    return std::nullopt;
+  }
+  if (!report.run.complete || report.run.plan.cases == 0 || report.records.size() != records_.size())
     return std::nullopt;
   for (size_t place = 0; place < ids.size(); ++place)
     if (report.records[place].id != ids[place] || !is_complete(report.records[place], processes_)) return std::nullopt;

@@ -106,10 +106,14 @@ double limit_value(const NumberRule& rule, double base, double ratio) {
   return rule.squared ? rms * rms : rms;
 }
 
+std::string all_digits(const Measurement& one) {
+  return one.unit == "1" ? fmt::format("{}", one.value) : fmt::format("{} {}", one.value, one.unit);
+}
+
 std::string was_and_is(const Measurement& base, const Measurement& found) {
   std::string now = human(found.value, found.unit), then = human(base.value, base.unit);
   if (now == then && base.value != found.value)  // equal only because of rounding: shows all digits
-    now = fmt::format("{} {}", found.value, found.unit), then = fmt::format("{} {}", base.value, base.unit);
+    now = all_digits(found), then = all_digits(base);
   return fmt::format("{} is {}, was {}{}", place_of(found), now, then,
                      std::isnan(found.value) && !std::isnan(base.value) ? " (a NaN breaks every limit)" : "");
 }

@@ -74,7 +74,8 @@ std::string definition_difference(const Measurement& base, const Measurement& fo
 }
 
 // Shares of values that are zero here: as stored, or beside the reference.
-constexpr std::string_view kZeroShares[] = {"error.zeroed", "error.arithmetic.zeroed", "range.zero", "range.underflow"};
+constexpr std::string_view kZeroShares[] = {"error.zeroed", "error.arithmetic.zeroed", "range.zero", "range.underflow",
+                                            "range.cast_underflow"};
 
 struct PlacedVerdict {
   std::string at, unit;

@@ -315,7 +315,7 @@ TEST(GateSilence, NeverCallsATensorThatBecameZeroAnImprovement) {
   EXPECT_TRUE(lines_with(gate(base, found), Outcome::improved).empty());
   ASSERT_EQ(lines_with(gate(base, found), Outcome::untrusted).size(), 1u);
   // Underflow: the error of the rest is smaller, and the values are gone.
-  for (const char* metric : {"error.zeroed", "range.zero", "range.underflow"}) {
+  for (const char* metric : {"error.zeroed", "range.zero", "range.underflow", "range.cast_underflow"}) {
     base = made_report(), found = made_report();
     for (Report* report : {&base, &found})
       report->records[0].measurements.push_back(number(metric, "output", 0.001, Kind::bounded, Better::lower));

@@ -268,8 +268,9 @@ class HistoryStore::Collector {
                                 counted(cases, "case"), file));
     if (nothing_common_ > 0)
       all.push_back(
-          fmt::format("{} no number in common with the anchor's reports",
-                      nothing_common_ == 1 ? "1 report has" : fmt::format("{} reports have", nothing_common_)));
+          fmt::format("{} no positive number of {} in common with the anchor's reports; --metric names other metrics",
+                      nothing_common_ == 1 ? "1 report has" : fmt::format("{} reports have", nothing_common_),
+                      fmt::join(rules_.metrics, ", ")));
     if (!redefined_.empty())
       all.push_back(fmt::format("{} omitted: another unit or direction of improvement than in the anchor's report",
                                 fmt::join(redefined_, ", ")));

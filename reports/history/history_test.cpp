@@ -124,7 +124,18 @@ TEST(History, ComparesEachReportWithTheAnchorReportOfTheSameNight) {
   EXPECT_SAYS(text, "40 reports and 0 judgements, ratios to anchor");
   EXPECT_SAYS(text, "+10.0 % worse  b11 (2026-01-12) -> b12 (2026-01-13), 12 points before and 8 after");
   EXPECT_SAYS(text, "confirm: halfmark ab BUILD-b11 BUILD-b12 mlp b32_i64_h128_o10 cpu fp32 throughput");
+  EXPECT_SAYS(text, "The command after \"confirm:\" gives one");
   EXPECT_SAYS(text, "|");
+}
+
+TEST(History, NamesNoCommandWhereItHasNone) {
+  std::vector<HistorySeries> all(1);
+  all[0].metric = "error.nmse", all[0].better = Better::lower;
+  for (int i = 0; i < 4; ++i) all[0].points.push_back({.build = "b" + std::to_string(i), .ratio = i < 2 ? 1.0 : 2.0});
+  all[0].changes = {{.at = 2, .after = std::log(2.0)}}, all[0].beside = {""};
+  const std::string text = text_of(History{.series = all}, {.width = 100});
+  EXPECT_SAYS(text, "A change point is not a verdict.");
+  EXPECT_EQ(text.find("confirm:"), text.npos) << text;
 }
 
 TEST(History, OmitsTimesWithoutANearAnchorRunWithARemark) {

@@ -14,6 +14,7 @@ namespace halfmark::reports {
 namespace {
 
 constexpr size_t kIndent = 2;
+constexpr std::string_view kConfirm = "confirm: ";
 constexpr std::string_view kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
 // One bar per point and a line before each change; if the series
@@ -75,7 +76,7 @@ std::string text_of(const HistorySeries& series, const ChangePoint& change, size
   if (!series.beside[index].empty())
     text += wrapped("  ", printable("changed there too: " + series.beside[index]), options.width);
   if (worse && series.metric.starts_with("time."))
-    text += toned(printable(fmt::format("{:{}}confirm: halfmark ab {} {} {}", "", kIndent,
+    text += toned(printable(fmt::format("{:{}}{}halfmark ab {} {} {}", "", kIndent, kConfirm,
                                         shell_word("BUILD-" + last.build), shell_word("BUILD-" + first.build),
                                         selecting(series.id))),
                   Tone::dim, options.colour) +
@@ -112,11 +113,12 @@ std::string text_of(const History& history, const TextOptions& options) {
   }
   if (changes + undecided > 0)
     text +=
-        "\n" +
-        wrapped(
-            "",
-            "A change point is not a verdict. The command after \"confirm:\" gives one, from pairs of fresh processes.",
-            options.width);
+        "\n" + wrapped("",
+                       fmt::format("A change point is not a verdict.{}",
+                                   text.find(kConfirm) == text.npos
+                                       ? ""
+                                       : " The command after \"confirm:\" gives one, from pairs of fresh processes."),
+                       options.width);
   for (const std::string& remark : history.remarks) text += "\n" + wrapped("- ", printable(remark), options.width);
   return text;
 }

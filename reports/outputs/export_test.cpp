@@ -21,7 +21,13 @@ bool exports(const std::string& text, const std::string& part) { return text.fin
 
 TEST(Export, NoFormatShowsATimeOfASuspectRecord) {
   Report report = timed_report();
+  for (const auto& [metric, unit] :
+       {std::pair{"time.operation", "s"}, {"speedup.control", "1"}, {"device.energy", "J"}})
+    report.records[1].measurements.push_back(
+        {.metric = metric, .at = "matmul", .unit = unit, .kind = Kind::information});
   for (Measurement& one : report.records[1].measurements) one.value = 0.123456;
+  report.records[1].measurements.push_back(
+      {.metric = "work.parameters", .at = "", .value = 424242, .unit = "1", .kind = Kind::information});
   ASSERT_EQ(report.records[1].status, Status::suspect);
   for (const ExportFormat& format : export_formats()) {
     const std::string text = format.write(report).text;
@@ -29,6 +35,7 @@ TEST(Export, NoFormatShowsATimeOfASuspectRecord) {
     EXPECT_FALSE(exports(text, "123456")) << format.name;
   }
   EXPECT_TRUE(exports(measurements_csv_of(report), ",suspect,time.step,hot,,s,lower,sampled,,,,,3\r\n"));
+  EXPECT_TRUE(exports(measurements_csv_of(report), "424242")) << "a count is no time";
 }
 
 TEST(Export, CsvHasARowForEachMeasurement) {

@@ -2,19 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdint>
 
 namespace halfmark::reports {
 
 namespace {
 
-// 1 and 1.0 are one number: some programs write a report again with the shorter form.
+// 1 and 1.0 are one number, and so are 1.8014398509481984e+16 and its digits: some programs write a report again with the other
+// form. Every number of a record is a double.
 void make_numbers_alike(nlohmann::json& json) {
-  constexpr double kExact = 0x1p53;
   if (json.is_structured())
     for (auto& one : json) make_numbers_alike(one);
-  else if (json.is_number_integer() && std::fabs(json.get<double>()) <= kExact)
+  else if (json.is_number_integer())
     json = json.get<double>();
 }
 

@@ -57,7 +57,9 @@ Contents contents_of(std::string_view text, const std::string& file) {
         json = parse_json(piece, where);
       } catch (const ReportError&) {
         if (last) break;  // incomplete: the run was killed while writing it
-        throw;
+        throw ReportError(where +
+                          ": is not valid JSON, so this journal is damaged; start the run without --resume, which "
+                          "keeps it under another name");
       }
       Record record = record_from_json(json, where);
       const auto [known, is_new] = place.try_emplace(record.id, contents.report.records.size());

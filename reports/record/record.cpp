@@ -1,6 +1,7 @@
 #include "reports/record/record.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "reports/record/checksum.h"
 #include "reports/record/json_number.h"
@@ -68,8 +69,20 @@ const Measurement* find(const Record& record, std::string_view metric, std::stri
   return found == record.measurements.end() ? nullptr : &*found;
 }
 
+namespace {
+
+// Whether a number depends on how long something took. The peaks of the machine do not: they are measured by themselves.
+bool is_of_times(const Measurement& one) {
+  constexpr std::string_view kUnits[] = {"s", "1/s", "J", "W"},
+                             kOthers[] = {"speedup.control", "roofline.share", "timing.half_width"};
+  return one.kind == Kind::sampled || std::ranges::find(kUnits, one.unit) != std::end(kUnits) ||
+         std::ranges::find(kOthers, one.metric) != std::end(kOthers);
+}
+
+}  // namespace
+
 bool misleads(const Record& record, const Measurement& measurement) {
-  return record.status == Status::suspect && measurement.kind == Kind::sampled;
+  return record.status == Status::suspect && is_of_times(measurement);
 }
 
 Json to_json(const Record& record) {

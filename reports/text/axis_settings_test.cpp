@@ -130,6 +130,25 @@ TEST(Show, ComparesCasesAndNotTheirPlaces) {
   EXPECT_FALSE(has_part(table(5), "gradient NMSE: fp16 at")) << "the worst place of both cases is 5";
 }
 
+TEST(Show, NamesNoSettingOfATimeThatMisleads) {
+  const auto timed = [](const std::string& fused, double seconds, Status status) {
+    Record one = record_at("fp16", "throughput", {{"fused", fused}});
+    one.measurements = {{.metric = "time.step",
+                         .at = "hot",
+                         .value = seconds,
+                         .unit = "s",
+                         .better = Better::lower,
+                         .kind = Kind::sampled}};
+    one.status = status, one.reason = status == Status::ok ? "" : "an emulated kernel ran";
+    return one;
+  };
+  const auto table = [&](Status status) {
+    return show(report_named("a.json", {timed("off", 2, status), timed("on", 1, status)}), kOneLine);
+  };
+  EXPECT_TRUE(has_part(table(Status::ok), "train step: fp16 at fused=on"));
+  EXPECT_FALSE(has_part(table(Status::suspect), "at fused="));
+}
+
 TEST(Compare, SaysOfOneReportOverWhichSettingsItsNumbersAre) {
   const std::string text = compare({report_named("a.json", {record_at("fp16", "error", {}, 0.1),
                                                             record_at("fp16", "error", {{"steps", "100"}}, 0.5)})},

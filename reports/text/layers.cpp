@@ -21,14 +21,16 @@ namespace halfmark::reports {
 namespace {
 
 constexpr std::string_view kHarness = "range";
-constexpr double kThinHeadroom = 1;  // bits: one more doubling overflows
-constexpr size_t kWorst = 8;         // rows of the short table of a subject
+constexpr double kThinHeadroom = 1;           // bits: one more doubling overflows
+constexpr size_t kWorst = 8;                  // rows of the short table of a subject
+constexpr std::string_view kCasts = "casts";  // "casts/weights/f32-f16"
 
 // One tensor under one policy.
 struct TensorRow {
   std::string policy, tensor, phase;
   std::optional<double> nonfinite{}, underflow{}, subnormal{}, headroom{}, nmse{};
   bool cancels = false;  // a gradient whose terms cancel: rounding noise, so nothing is relative to it
+  bool is_cast = false;  // the casts of a pass from one dtype to another, of one kind of tensors
 
   bool overflows() const {
     return (nonfinite && *nonfinite > 0) || (headroom && (std::isnan(*headroom) || *headroom < 0));
@@ -53,6 +55,7 @@ std::optional<std::pair<std::string, std::string>> tensor_and_phase(const std::s
   const std::string kind = at.substr(0, slash), name = at.substr(slash + 1);
   if (kind == "activation") return std::pair(name, std::string("forward"));
   if (kind == "gradient") return std::pair("d " + name, std::string("backward"));
+  if (kind == kCasts) return std::pair("casts of " + name, std::string("cast"));
   return std::pair(at, std::string());
 }
 
@@ -75,11 +78,12 @@ std::vector<TensorRow> rows_of(const Record& record, const Record* errors) {
       if (const Measurement* nmse = errors ? find(*errors, "error.nmse", one.at) : nullptr)
         rows.back().nmse = nmse->value;
       rows.back().cancels = errors && find(*errors, "error.cancelled", one.at);
+      rows.back().is_cast = named->second == "cast";
     }
     TensorRow& row = rows[found->second];
-    if (one.metric == "range.nonfinite") row.nonfinite = one.value;
-    if (one.metric == "range.underflow") row.underflow = one.value;
-    if (one.metric == "range.subnormal") row.subnormal = one.value;
+    if (one.metric == "range.nonfinite" || one.metric == "range.cast_overflow") row.nonfinite = one.value;
+    if (one.metric == "range.underflow" || one.metric == "range.cast_underflow") row.underflow = one.value;
+    if (one.metric == "range.subnormal" || one.metric == "range.cast_subnormal") row.subnormal = one.value;
     if (one.metric == "range.headroom") row.headroom = one.value;
     if (one.metric == "range.cancelled") row.cancels = true;
   }
@@ -126,12 +130,13 @@ Cell error_cell(const TensorRow& row) {
 std::string group_text(const LayerGroup& group, const TextOptions& options) {
   std::string text = toned(printable(group.key.first + " on " + group.key.second), Tone::strong, options.colour) + "\n";
   Table table({"policy", "tensor", "phase", "not finite", "underflow", "subnormal", "headroom", "NMSE"}, 3);
-  std::map<std::string, size_t> unharmed, all;
+  std::map<std::string, size_t> unharmed, all;  // tensors
   std::vector<std::string> policies;
   for (const TensorRow& row : group.rows) {
-    if (all[row.policy]++ == 0) policies.push_back(row.policy);
+    if (std::ranges::find(policies, row.policy) == policies.end()) policies.push_back(row.policy);
+    if (!row.is_cast) ++all[row.policy];
     if (!row.loses() && !options.all) {
-      ++unharmed[row.policy];
+      if (!row.is_cast) ++unharmed[row.policy];
       continue;
     }
     table.add({{row.policy},
@@ -211,6 +216,9 @@ std::string layer_columns_text() {
          "The worst of them are below the table of each model:\n"
          "  tensor        output of a layer (forward); gradient of that output, d conv1,\n"
          "                or of a parameter, d conv1.weight (backward, with loss scale)\n"
+         "                casts of weights/f32-f16: all casts of a step from f32 to f16\n"
+         "                whose operands are weights; the shares are those of the numbers\n"
+         "                that got infinite, 0 or subnormal by the cast\n"
          "  not finite    share of its elements that are infinite or NaN as stored\n"
          "  underflow     share of the fp64 reference's elements below half the least\n"
          "                subnormal of the format of the tensor, which become 0\n"

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,23 @@ TEST(Layers, PutsOverflowFirstThenWhatWasFlushed) {
   EXPECT_LT(most, less) << text;
   EXPECT_NE(text.find("backward           -        25%        50%    22 bit  0.0003"), text.npos) << text;
   EXPECT_NE(text.find("12.5%"), text.npos) << text;
+}
+
+// Casts are no tensors: they are shown where they lose something, and not counted.
+TEST(Layers, ShowsWhatCastsLose) {
+  NamedReport named = lossy_report();
+  for (const auto& [at, overflow, underflow] : {std::tuple{"casts/gradients/f32-f16", 0.0, 0.2109},
+                                                {"casts/weights/f32-f16", 0.0625, 0.0},
+                                                {"casts/activations/f32-f16", 0.0, 0.0}})
+    for (const auto& [metric, value] : {std::pair{"cast_overflow", overflow}, {"cast_underflow", underflow}})
+      named.report.records[0].measurements.push_back(range_metric(metric, at, value));
+  const std::string text = show_layers(named);
+  EXPECT_NE(text.find("casts of gradients/f32-f16  cast "), text.npos) << text;
+  EXPECT_NE(text.find("21.1%"), text.npos) << text;
+  EXPECT_NE(text.find("casts of weights/f32-f16"), text.npos) << text;
+  EXPECT_NE(text.find("6.25%"), text.npos) << text;
+  EXPECT_EQ(text.find("casts of activations"), text.npos) << text;
+  EXPECT_NE(text.find("fp16: 1 of 4 tensors lose nothing"), text.npos) << text;
 }
 
 TEST(Layers, LeavesOutWhatLosesNothingAndSaysHowMuch) {

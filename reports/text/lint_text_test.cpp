@@ -35,7 +35,7 @@ TEST(LintText, NamesTheRuleTheRemedyTheCaseAndTheNumbers) {
   report.records = {linted("a", {not_unscaled(65536)}), linted("b", {})};
   const std::string text = lint_text(report, kLintWidth);
   EXPECT_TRUE(has_text(text, "- not_unscaled: Unscale them.\n"));
-  EXPECT_TRUE(has_text(text, "    a: gradients / those of fp64 6.55e+04; step 2\n")) << text;
+  EXPECT_TRUE(has_text(text, "    a: gradients / those of fp64 65536; step 2\n")) << text;
   EXPECT_TRUE(has_text(text, "    see S0-10\n"));
   EXPECT_FALSE(has_text(text, "none found"));
 }

@@ -18,7 +18,7 @@ std::string folded_text(const Group& group, const Figure& figure, const std::vec
   std::vector<std::string> places;
   for (const std::string& policy : policies) {
     const Value* value = group.value(policy, figure);
-    if (!value || !value->folded) continue;
+    if (!value || !value->folded || value->suspect) continue;
     std::vector<std::string> settings;
     for (const std::string& axis : group.settings.varied(policy, value->record->harness)) {
       if (figure.mean && axis == kReplicates) continue;

@@ -197,6 +197,9 @@ std::string wrapped(std::string_view lead, std::string_view text, size_t width, 
 std::string human(double value, std::string_view unit) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  // A count has all its digits, so that two counts that differ look different.
+  constexpr double kMostCount = 1e7;
+  if (unit == "1" && value == std::trunc(value) && std::abs(value) < kMostCount) return fmt::format("{:.0f}", value);
   if (unit == "1") return fmt::format("{:.3g}", value);
   if (value == 0) return fmt::format("0 {}", unit);
   if (unit == "s") return std::abs(value) < 1 ? prefixed(value, unit, kSmall) : fmt::format("{:.3g} s", value);
