@@ -379,6 +379,15 @@ TEST(GateNumbers, ATensorThatBecomesNonFiniteFails) {
   EXPECT_EQ(lines_with(gate(base, made_report()), Outcome::improved).size(), 1u);
 }
 
+// The base has no casts of this kind, or none that overflow.
+TEST(GateNumbers, ACastThatOverflowsWhereTheBaseHasNoneFails) {
+  for (const char* metric : {"range.cast_overflow", "range.cast_underflow"}) {
+    Report found = made_report();
+    found.records[0].measurements.push_back(number(metric, "casts/gradients/f32-f16", 0.01, Kind::bounded));
+    EXPECT_EQ(gate(made_report(), found).exit_code, 1) << metric;
+  }
+}
+
 TEST(GateNumbers, ASpreadTwiceAsLargeIsAChange) {
   const auto report = [](std::vector<double> values) {
     Report made = made_report();

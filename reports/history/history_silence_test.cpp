@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "reports/history/history.h"
 #include "reports/outputs/sample_report.h"
@@ -119,6 +120,16 @@ TEST(HistorySilence, NamesAnAnchorThatDisagreesWithItself) {
   const History history = nights([&](Report& report, int) { exact(report, 1); },
                                  [&](Report& report, int i) { exact(report, i >= 15 ? 2 : 1); });
   EXPECT_SAYS(remarks_of(history), "the anchor's own reports disagree: memory.peak at train of ");
+}
+
+TEST(HistorySilence, NamesNoCommandWhereItHasNone) {
+  std::vector<HistorySeries> all(1);
+  all[0].metric = "error.nmse", all[0].better = Better::lower;
+  for (int i = 0; i < 4; ++i) all[0].points.push_back({.build = "b" + std::to_string(i), .ratio = i < 2 ? 1.0 : 2.0});
+  all[0].changes = {{.at = 2, .after = std::log(2.0)}}, all[0].beside = {""};
+  const std::string text = text_of(History{.series = all}, {.width = 100});
+  EXPECT_SAYS(text, "A change point is not a verdict.");
+  EXPECT_EQ(text.find("confirm:"), text.npos) << text;
 }
 
 }  // namespace

@@ -128,16 +128,6 @@ TEST(History, ComparesEachReportWithTheAnchorReportOfTheSameNight) {
   EXPECT_SAYS(text, "|");
 }
 
-TEST(History, NamesNoCommandWhereItHasNone) {
-  std::vector<HistorySeries> all(1);
-  all[0].metric = "error.nmse", all[0].better = Better::lower;
-  for (int i = 0; i < 4; ++i) all[0].points.push_back({.build = "b" + std::to_string(i), .ratio = i < 2 ? 1.0 : 2.0});
-  all[0].changes = {{.at = 2, .after = std::log(2.0)}}, all[0].beside = {""};
-  const std::string text = text_of(History{.series = all}, {.width = 100});
-  EXPECT_SAYS(text, "A change point is not a verdict.");
-  EXPECT_EQ(text.find("confirm:"), text.npos) << text;
-}
-
 TEST(History, OmitsTimesWithoutANearAnchorRunWithARemark) {
   HistoryStore store;
   store.add("a", text_of_report(timed_report(), "anchor", day(0)));
