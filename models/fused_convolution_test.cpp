@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/cpu_device.h"
 #include "models/fused_testing.h"
 #include "models/layer.h"
 #include "models/trial_testing.h"
@@ -115,6 +116,90 @@ TEST(FusedConvolutions, AreSeparateUnderKeras) {
             separate = run_conv_net({.policy = "keras-mixed-float16", .fuses = false});
   EXPECT_EQ(fused.operations, separate.operations);
   EXPECT_EQ(fused.output, separate.output);
+}
+
+// With a bias of 0 nothing is rounded once less: all gradients have the bits of separate operations.
+TEST(FusedConvolutions, HaveTheGradientsOfSeparateOnes) {
+  for (const std::string& device : all_devices())
+    for (const char* policy : {"amp-bf16", "amp-fp16", "bf16", "fp32"}) {
+      const auto ran = [&](bool fuses) {
+        return run_layers(
+            [](const Init& init) {
+              const Start start{.bias = 0};
+              std::vector<LayerPtr> layers;
+              layers.push_back(conv2d(init, "conv1", 4, 8, 3,
+                                      {.pad_h = 2, .pad_w = 2, .dilation_h = 2, .dilation_w = 2}, 1, true, start));
+              layers.push_back(relu("f"));
+              layers.push_back(conv2d(init, "conv2", 8, 3, 1, {}, 1, true, start));
+              return sequential("net", std::move(layers));
+            },
+            kConvInput, {.policy = policy, .fuses = fuses, .device = device.c_str()});
+      };
+      const Ran fused = ran(true), separate = ran(false);
+      EXPECT_EQ(fused.output, separate.output) << device << " " << policy;
+      EXPECT_EQ(fused.input_gradient, separate.input_gradient) << device << " " << policy;
+      EXPECT_EQ(fused.gradients, separate.gradients) << device << " " << policy;
+    }
+}
+
+// A block whose body ends with a convolution, before a ReLU: the sum is between them. A norm that sums the block before it, in a
+// body that ends with a convolution before a ReLU.
+TEST(FusedConvolutions, BesideTheSumsOfBlocksGiveTheNumbersOfSeparateOnes) {
+  const auto make = [](const Init& init, bool sums) {
+    std::vector<LayerPtr> body, tail, layers;
+    body.push_back(conv2d(init, "conv1", 4, 4, 1));
+    body.push_back(relu("relu1"));
+    body.push_back(conv2d(init, "conv2", 4, 4, 3, {.pad_h = 1, .pad_w = 1}));
+    layers.push_back(residual("block", sequential("body", std::move(body)), nullptr));
+    if (sums) {
+      tail.push_back(group_norm(init, "norm", 4, 2));
+      tail.push_back(conv2d(init, "conv3", 4, 4, 1));
+      layers.push_back(sequential("tail", std::move(tail)));
+    }
+    layers.push_back(relu("relu2"));
+    return sequential("net", std::move(layers));
+  };
+  for (const std::string& device : all_devices())
+    for (const bool sums : {false, true}) {
+      const auto ran = [&](bool fuses) {
+        return run_layers([&](const Init& init) { return make(init, sums); }, kConvInput,
+                          {.fuses = fuses, .device = device.c_str()});
+      };
+      expect_alike(ran(true), ran(false), 1e-13);
+    }
+}
+
+// Its rows for convolutions with bias and ReLU are emulated, or there are none: the layer uses separate operations.
+class WithoutFusedRows : public kernels::CpuDevice {
+ public:
+  explicit WithoutFusedRows(bool keeps_emulated) {
+    std::erase_if(table_.of<FusedConv2d>(),
+                  [&](const auto& row) { return row.speed == kernels::Speed::real || !keeps_emulated; });
+  }
+  const kernels::KernelTable& kernels() const override { return table_; }
+
+ private:
+  kernels::KernelTable table_ = CpuDevice::kernels();
+};
+
+TEST(FusedConvolutions, AreSeparateWhereOnlyTheConvolutionIsReal) {
+  for (const bool keeps_emulated : {true, false}) {
+    WithoutFusedRows device(keeps_emulated);
+    const Policy& policy = policy_named("fp32");
+    const LayerPtr net = conv_net(Init{device, policy, RandomKey(7)}, {});
+    std::vector<double> values(static_cast<size_t>(kConvInput.elements()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = RandomKey(1).normal(i);
+    const Tensor x = Tensor::from(device, kConvInput, DType::f32, values);
+    std::vector<double> outputs[2];
+    for (const bool fuses : {false, true}) {
+      Pass pass(device, policy, true);
+      pass.fuses = fuses;
+      const KernelLog log;
+      outputs[fuses] = net->forward(pass, x, nullptr).values();
+      for (const LoggedKernel& one : log.entries()) EXPECT_NE(one.operation, "fused_conv2d");
+    }
+    EXPECT_EQ(outputs[true], outputs[false]);
+  }
 }
 
 TEST(FusedConvolutions, UseNoEmulatedCodeWhereTheConvolutionIsReal) {

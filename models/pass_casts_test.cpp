@@ -266,7 +266,7 @@ TEST_P(PassCasts, OfGradientsRunWhenTheyHaveWaitedLongEnough) {
   const auto is_zero = [&](int i) { return gradients[i].slice(kHalf - 1, 1).values()[0] == 0; };
   {
     GradientCasts casts;
-    casts.add(computed, gradients[0], false);
+    casts.add(computed, gradients[0], true);
     EXPECT_FALSE(is_zero(0));
     casts.add(computed, gradients[1], false);
     EXPECT_TRUE(is_zero(0) && is_zero(1));
@@ -280,6 +280,8 @@ TEST_P(PassCasts, OfGradientsRunWhenTheyHaveWaitedLongEnough) {
   EXPECT_THROW(
       {
         GradientCasts casts;
+        casts.add(computed, gradients[0], true);
+        casts.add(computed, gradients[1], true);  // they have run
         casts.add(computed, gradients[2], false);
         casts.add(few, fresh, true);
         throw Error("another operation has failed");
@@ -287,6 +289,7 @@ TEST_P(PassCasts, OfGradientsRunWhenTheyHaveWaitedLongEnough) {
       Error);
   EXPECT_FALSE(is_zero(2));
   EXPECT_TRUE(fresh.empty()) << "it has got no values";
+  EXPECT_TRUE(is_zero(0) && is_zero(1)) << "these have got theirs";
   Tensor other_shape(*device_, {3}, DType::f32);
   fresh = Tensor(*device_, {3}, DType::f32);
   EXPECT_THROW(
@@ -327,6 +330,31 @@ TEST_P(PassCasts, LeaveNoGradientWithoutValuesIfABackwardFails) {
       }
     }
   }
+}
+
+TEST_P(PassCasts, LeaveTheGradientsOfTheStepBeforeIfABackwardFails) {
+  const Policy& policy = policy_named("amp-bf16");
+  const Init init{*device_, policy, RandomKey(3)};
+  const LayerPtr later = linear(init, "later", 8, 8);
+  Param first = init.param("first", {8}, DType::f32, std::vector<double>(8, 1.0));
+  const auto backward = [&](double slope, bool fails) {
+    Pass pass(*device_, policy, true);
+    pass.fuses = true;
+    Saved saved;
+    Tensor x(*device_, {2, 8}, DType::f32), dy(*device_, {2, 8}, DType::bf16);
+    x.fill(1), dy.fill(slope);
+    later->forward(pass, x, &saved);
+    later->backward(pass, dy, saved);
+    pass.gradient(first, DType::f32, [&](Tensor& gradient) {
+      if (fails) throw Error("an operation has failed");
+      gradient.fill(slope);
+    });
+  };
+  backward(1, false);
+  EXPECT_THROW(backward(2, true), Error);
+  EXPECT_EQ(first.grad.values(), std::vector<double>(8, 1.0));
+  for (const Param* param : later->params())
+    EXPECT_EQ(param->grad.values(), std::vector<double>(static_cast<size_t>(param->grad.elements()), 2.0));
 }
 
 // A pass that counts casts makes each by itself: the second knows what the first has asked for.

@@ -76,6 +76,54 @@ TEST(FusedConvolution, AgreesWithSeparateOperations) {
   EXPECT_GE(taken, 16);
 }
 
+// Integers, so that every order of sums gives the same: pointwise ones as products of matrices, ones whose layout the library
+// chooses, grouped and dilated ones.
+TEST(FusedConvolution, HasTheNumbersOfSeparateOperationsInEveryLayout) {
+  struct Form {
+    int64_t in, out, kernel;
+    int groups, dilation;
+    Layout images, result;
+  };
+  constexpr Form kForms[] = {
+      {8, 16, 1, 1, 1, Layout::nhwc, Layout::any},   {8, 16, 1, 1, 1, Layout::nhwc, Layout::nhwc},
+      {3, 5, 1, 1, 1, Layout::plain, Layout::plain}, {16, 32, 3, 1, 1, Layout::plain, Layout::any},
+      {16, 16, 3, 16, 1, Layout::nhwc, Layout::any}, {4, 6, 3, 2, 2, Layout::plain, Layout::any}};
+  int taken = 0;
+  each_fused_row([&](Device& device, const Kernel<FusedConv2d>& row) {
+    for (const Form& form : kForms)
+      for (const bool relu : {false, true}) {
+        const auto integers = [&](const Shape& shape, int most, uint64_t seed) {
+          std::vector<double> values(static_cast<size_t>(shape.elements()));
+          for (size_t i = 0; i < values.size(); ++i)
+            values[i] = static_cast<double>(RandomKey(seed).below(i, 2 * static_cast<uint64_t>(most) + 1)) - most;
+          return values;
+        };
+        const Shape image{2, form.in, 6, 5}, filter{form.out, form.in / form.groups, form.kernel, form.kernel};
+        std::vector<double> added = integers({form.out}, 20, 3);
+        added[1] = NAN, added[2] = HUGE_VAL;
+        const Tensor x = Tensor::from(device, image, DType::f32, integers(image, 3, 1), form.images),
+                     w = Tensor::from(device, filter, DType::f32, integers(filter, 3, 2)),
+                     bias = Tensor::from(device, {form.out}, DType::f32, added);
+        const int pad = form.kernel == 1 ? 0 : form.dilation;
+        const Window window{.pad_h = pad, .pad_w = pad, .dilation_h = form.dilation, .dilation_w = form.dilation};
+        Tensor out(device, {2, form.out, 6, 5}, DType::f32, form.result), apart(device, out.shape(), DType::f32);
+        const FusedConv2d op{
+            .x = x, .w = w, .bias = bias, .out = out, .relu = relu, .window = window, .groups = form.groups};
+        if (row.refuses(device, op)) continue;
+        ++taken;
+        run_with(row, op);
+        run(op.product(apart));
+        const std::vector<double> found = out.values(), sums = apart.values();
+        for (size_t i = 0; i < found.size(); ++i) {
+          const double z = sums[i] + added[i / 30 % added.size()], wanted = relu && z < 0 ? 0 : z;
+          ASSERT_TRUE(std::isnan(wanted) ? std::isnan(found[i]) : found[i] == wanted)
+              << i << ": " << found[i] << ", not " << wanted << ", " << form.kernel << " " << form.groups;
+        }
+      }
+  });
+  EXPECT_GE(taken, 24);
+}
+
 // 1 + 2^-8 + 2^-9 in bf16, which has steps of 2^-7 there: in one rounding 1 + 2^-7, in two 1 and then 1.
 TEST(FusedConvolution, TheResultIsRoundedOnce) {
   int taken = 0;

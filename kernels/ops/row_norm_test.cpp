@@ -58,5 +58,25 @@ TEST(NormsOfRows, WithANarrowerResultHaveTheBitsOfANormAndACast) {
   }
 }
 
+// A wider result is not rounded to the dtype of x.
+TEST(NormsOfRows, WithAWiderResultHaveItsDigits) {
+  const Shape shape{8, 50}, rows{8}, entries{50};
+  for (const char* name : {"cpu", "sim:hopper"}) {
+    const std::shared_ptr<Device> device = open_device(name);
+    const Tensor narrow = drawn(*device, shape, 1), scale = drawn(*device, entries, 3),
+                 shift = drawn(*device, entries, 4);
+    const Tensor wide = Tensor::from(*device, shape, DType::f64, narrow.values());
+    std::vector<double> found[2];
+    for (const Tensor* x : {&narrow, &wide}) {
+      const DType own = x->dtype();
+      Tensor out(*device, shape, DType::f64), mean(*device, rows, own), inverse(*device, rows, own);
+      run(NormalizeRows{
+          .x = *x, .scale = scale, .shift = shift, .out = out, .mean = mean, .inverse = inverse, .width = 50});
+      found[own == DType::f64] = out.values();
+    }
+    for (size_t i = 0; i < found[0].size(); ++i) ASSERT_NEAR(found[0][i], found[1][i], 1e-14) << name << " " << i;
+  }
+}
+
 }  // namespace
 }  // namespace halfmark::kernels

@@ -47,7 +47,8 @@ void normalize_rows(Device&, const NormalizeRows& op) {
     }
   });
   settle(op.out, op.x);
-  if (op.x.dtype() == DType::f32)  // a narrower result has the bits of a norm and a cast
+  if (op.x.dtype() == DType::f32 &&
+      op.out.dtype() != DType::f64)  // a narrower result has the bits of a norm and a cast
     for (double& value : out) value = static_cast<float>(value);
   write(op.out, out);
   op.inverse.materialize(Layout::plain);
