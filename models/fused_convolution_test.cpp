@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/chosen_rows_device_testing.h"
 #include "models/fused_testing.h"
 #include "models/layer.h"
 #include "models/trial_testing.h"
@@ -169,22 +169,13 @@ TEST(FusedConvolutions, BesideTheSumsOfBlocksGiveTheNumbersOfSeparateOnes) {
     }
 }
 
-// Its rows for convolutions with bias and ReLU are emulated, or there are none: the layer uses separate operations.
-class WithoutFusedRows : public kernels::CpuDevice {
- public:
-  explicit WithoutFusedRows(bool keeps_emulated) {
-    std::erase_if(table_.of<FusedConv2d>(),
-                  [&](const auto& row) { return row.speed == kernels::Speed::real || !keeps_emulated; });
-  }
-  const kernels::KernelTable& kernels() const override { return table_; }
-
- private:
-  kernels::KernelTable table_ = CpuDevice::kernels();
-};
-
+// The device's rows for convolutions with bias and ReLU are emulated, or there are none.
 TEST(FusedConvolutions, AreSeparateWhereOnlyTheConvolutionIsReal) {
   for (const bool keeps_emulated : {true, false}) {
-    WithoutFusedRows device(keeps_emulated);
+    kernels::DeviceWithChosenRows device([&](kernels::KernelTable& table) {
+      std::erase_if(table.of<FusedConv2d>(),
+                    [&](const auto& row) { return row.speed == kernels::Speed::real || !keeps_emulated; });
+    });
     const Policy& policy = policy_named("fp32");
     const LayerPtr net = conv_net(Init{device, policy, RandomKey(7)}, {});
     std::vector<double> values(static_cast<size_t>(kConvInput.elements()));

@@ -77,7 +77,7 @@ MAY_INCLUDE = {
     "bench/": BENCH,
 }
 # A test of any level may use devices.
-TESTS_ALSO = ("kernels/devices.h", "kernels/plugin_file.h", "kernels/repeating_device_testing.h", "reports/record/folder_testing.h",
+TESTS_ALSO = ("kernels/devices.h", "kernels/plugin_file.h", "kernels/repeating_device_testing.h", "kernels/chosen_rows_device_testing.h", "reports/record/folder_testing.h",
               "reports/record/paths_testing.h")
 
 # A header and the private parts of its implementation, which may include each other. Nothing else includes the parts.
