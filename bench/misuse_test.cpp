@@ -80,7 +80,7 @@ TEST_F(NamesThatAreTaken, AReadOnlyReportIsRefusedBeforeAnythingIsMeasured) {
   if (::geteuid() == 0) GTEST_SKIP() << "the superuser may write everywhere";
   write("report.json");
   std::filesystem::permissions(folder_ / "report.json", std::filesystem::perms::owner_read);
-  expect_complaint(kFew, "report.json: cannot be written; name another file with -o");
+  expect_complaint(kFew, "report.json: cannot be written (Permission denied); name another file with -o");
   std::filesystem::remove(folder_ / "report.json");
   std::filesystem::create_directory(folder_ / "closed");
   std::filesystem::permissions(folder_ / "closed", std::filesystem::perms::owner_read);

@@ -139,6 +139,9 @@ TEST(FusedConvolutions, HaveTheGradientsOfSeparateOnes) {
       EXPECT_EQ(fused.output, separate.output) << device << " " << policy;
       EXPECT_EQ(fused.input_gradient, separate.input_gradient) << device << " " << policy;
       EXPECT_EQ(fused.gradients, separate.gradients) << device << " " << policy;
+      if (std::string(policy) != "amp-bf16") continue;
+      for (const char* bias : {"conv1.bias", "conv2.bias"})  // summed in the dtype of the convolution, as the weight's
+        for (const double value : fused.gradients.at(bias)) EXPECT_EQ(value, round_to(kBf16, value)) << bias;
     }
 }
 

@@ -181,8 +181,9 @@ void run(const RunArguments& arguments, Program& program) {
   const bool has_all_skipped =
       std::ranges::all_of(report.records, [](const Record& one) { return one.status == Status::skipped; });
   if (has_all_skipped && !report.records.empty() && arguments.shard.empty()) {
-    complain(fmt::format("nothing was measured: all {} cases were skipped, each for the reason in the table",
-                         report.records.size()));
+    const size_t count = report.records.size();
+    complain(fmt::format("nothing was measured: {} skipped, for the reason in the table",
+                         count == 1 ? "the case was" : fmt::format("all {} cases were", count)));
     program.exit_code = kWrongInput;
   }
 }

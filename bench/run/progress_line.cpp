@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace halfmark::bench {
 
@@ -62,6 +63,10 @@ size_t terminal_width(int descriptor) {
   return ::isatty(descriptor) == 1 ? kUnknownTerminal : kUnlimitedWidth;
 }
 
-bool wants_colour(int descriptor) { return ::isatty(descriptor) == 1 && !std::getenv("NO_COLOR"); }
+bool wants_colour(int descriptor) {
+  const char* terminal = std::getenv("TERM");
+  const bool is_dumb = terminal && std::string_view(terminal) == "dumb";
+  return ::isatty(descriptor) == 1 && !std::getenv("NO_COLOR") && !is_dumb;
+}
 
 }  // namespace halfmark::bench

@@ -23,6 +23,6 @@ class ProgressLine {
 
 // Width of the terminal; else the value of the variable COLUMNS; else, for files and pipes, wider than any line.
 size_t terminal_width(int descriptor);
-bool wants_colour(int descriptor);  // a terminal, and NO_COLOR is not set
+bool wants_colour(int descriptor);  // a terminal that is not dumb, and NO_COLOR is not set
 
 }  // namespace halfmark::bench

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <string>
 #include <string_view>
@@ -32,13 +33,15 @@ void check_output(const std::filesystem::path& output) {
   require_open_for_writing(output);
   const bool exists = std::filesystem::exists(output, ignored);
   if (exists && ::access(output.c_str(), W_OK) != 0)
-    throw Error(output.string() + ": cannot be written; name another file with -o");
+    throw Error(fmt::format("{}: cannot be written ({}); name another file with -o", output.string(),
+                            std::generic_category().message(errno)));
   const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : std::filesystem::path(".");
   if (!exists && !std::filesystem::is_directory(folder, ignored))
     throw Error(folder.string() + ": no such directory; create it or name another file with -o");
   if (!is_written_in_place(output) && ::access(folder.c_str(), W_OK) != 0)
-    throw Error(std::filesystem::absolute(folder).lexically_normal().string() +
-                ": cannot be written to; name another place with -o");
+    throw Error(fmt::format("{}: cannot be written to ({}); name another place with -o",
+                            std::filesystem::absolute(folder).lexically_normal().string(),
+                            std::generic_category().message(errno)));
 }
 
 void check_descriptor(int descriptor) {

@@ -289,7 +289,7 @@ class Residual : public Layer, public FusibleWithRelu, public SumsInput, public 
 
 }  // namespace
 
-Tensor summed(Pass& pass, Branches x) {
+Tensor summed(Pass& pass, const Branches& x) {
   Tensor y = pass.sum(x.a, x.b);
   if (pass.tap) pass.look("activation/" + x.name, y);
   return y;

@@ -64,7 +64,7 @@ struct Branches {
   bool is_sum() const { return !b.empty(); }
 };
 // The sum, which the tap has seen.
-Tensor summed(Pass& pass, Branches x);
+Tensor summed(Pass& pass, const Branches& x);
 
 // A norm of rows, or a container that begins with one, that computes the sum of the branches before it too, in one operation.
 // The bits are those of an addition and a norm.

@@ -54,7 +54,7 @@ class RowNormLayer : public TappedLayer, public FusibleRowNorm, public SumsInput
                           x.b.layout() == Layout::plain;
     const Tensor given = together ? pass.fresh(x.a.shape(), dtype) : summed(pass, std::exchange(x, {}));
     if (sum) *sum = given;
-    Tensor y = normalised(pass, given, out, saved, std::move(x));
+    Tensor y = normalised(pass, given, out, saved, x);
     if (pass.tap) pass.look("activation/" + name(), y);
     return y;
   }
@@ -73,7 +73,7 @@ class RowNormLayer : public TappedLayer, public FusibleRowNorm, public SumsInput
   static bool is_exact_in(DType wide, DType narrow) { return wider(wide, narrow) == wide; }
 
   // `branches`: x_given is empty memory for their sum, which needs no cast; without branches: x_given is normalised.
-  Tensor normalised(Pass& pass, const Tensor& x_given, DType dtype, Saved* saved, Branches branches = {}) {
+  Tensor normalised(Pass& pass, const Tensor& x_given, DType dtype, Saved* saved, const Branches& branches = {}) {
     const bool sums = branches.is_sum();
     Tensor x = sums ? x_given : pass.plain(pass.input(norm_.operation, x_given));
     const Tensor scale = pass.weight(norm_.operation, scale_);
