@@ -27,7 +27,7 @@ bool is_cast_with_others(const Tensor& x);
 
 // Casts of gradients that wait for each other. They run when the pass ends, or before that when those that wait have kMostBytes:
 // so much more memory than with single casts is in use at most, and so much is still in the level-2 cache of a data centre's GPU.
-// The gradients, members of their parameters, outlive the pass.
+// It keeps the addresses of new gradients: their parameters must outlive it.
 class GradientCasts {
  public:
   static constexpr size_t kMostBytes = size_t{32} << 20;
